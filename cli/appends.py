@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import HowFar, Invocation, command
+from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
 from lithify.cli.output import Output
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
@@ -135,7 +135,7 @@ class _Request:
         self._topic = topic
         self._partition = partition
         self._roles = roles
-        self._delimiter = None if delimiter is None else delimiter.encode()
+        self._delimiter = None if delimiter is None else text_bytes(delimiter, "-K")
         self._format = given_format
         self._rows_max = batch_size
         self._linger_ms = linger_ms

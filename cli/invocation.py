@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from lithify.admin.client import Admin
     from lithify.log.warehouse import Warehouse
 
-__all__ = ["HowFar", "Invocation", "command", "outermost", "parse_changes", "parse_pairs", "parse_storage_options"]
+__all__ = [
+    "HowFar",
+    "Invocation",
+    "command",
+    "outermost",
+    "parse_changes",
+    "parse_pairs",
+    "parse_storage_options",
+    "text_bytes",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -128,6 +137,11 @@ def _check_text(text: str, flag: str) -> None:
     """Bytes of a command line that are not UTF-8 are lone surrogates, which nothing can store or send."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{flag} has bytes that are not UTF-8")
+
+
+def text_bytes(text: str, flag: str) -> bytes:
+    _check_text(text, flag)
+    return text.encode()
 
 
 def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str | None]:

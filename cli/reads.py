@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Invocation, command, text_bytes
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
@@ -43,8 +43,14 @@ _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 @click.argument("topic")
 @_partition
 @click.option(
-    "--from-offset", type=click.IntRange(0), help="Begin at this offset. Default: where --auto-offset-reset says."
-)
+    *("--from-offset", "from_offset"), type=int,
+    help="Begin at this offset. -5: as --tail 5. Default: where --auto-offset-reset says.",
+)  # fmt: skip
+@click.option(
+    *("--from-timestamp", "from_time"), metavar="TIME",
+    help="Begin at the first record that is not older: milliseconds since 1970, or ISO 8601 (without a zone: UTC).",
+)  # fmt: skip
+@click.option("--tail", "last", type=click.IntRange(0), metavar="N", help="Begin at the last N records of a partition.")
 @click.option("--to-offset", type=click.IntRange(0), help="End before this offset.")
 @click.option(
     "--auto-offset-reset",
@@ -63,6 +69,8 @@ def read(
     topic: str,
     partition: int | None,
     from_offset: int | None,
+    from_time: str | None,
+    last: int | None,
     to_offset: int | None,
     reset: "OffsetReset",
     follow: bool,
@@ -75,27 +83,70 @@ def read(
         raise InvalidRequest("--to-offset cannot be used with --follow or --consumer; use --limit N")
     if checkpoint is not None and (follow or consumer is not None):
         raise InvalidRequest("--checkpoint cannot be used with --follow or --consumer: a checkpoint does not change")
-    if from_offset is not None and consumer is not None:
+    start = _start(from_offset, from_time, last)
+    if start is not None and consumer is not None:
         raise InvalidRequest(f"consumer {consumer} begins at its position; to move it: 'lithify consumer reset'")
     if not follow and consumer is None:
         from lithify.log.follow import bounded
 
-        _write(
-            *(invocation, topic, partition, checkpoint, "-", limit),
-            lambda found: found.read_batches(*bounded(found, from_offset, to_offset, reset)),
-        )
+        def within(found: "Snapshot") -> "pa.RecordBatchReader":
+            begins = None if start is None else start(found)
+            return found.read_batches(*bounded(found, begins, to_offset, reset))
+
+        _write(invocation, topic, partition, checkpoint, "-", limit, within)
         return
     from lithify.cli.tails import consume, tail
 
     if consumer is None:
-        tail(invocation, topic, partition, from_offset, reset, limit)
+        tail(invocation, topic, partition, start, reset, limit)
     else:
         consume(invocation, topic, partition, consumer, reset, limit, follow=follow)
+
+
+def _start(from_offset: int | None, from_time: str | None, last: int | None) -> "Callable[[Snapshot], int] | None":
+    """Where to begin in each partition; None: nothing was asked for."""
+    if sum(given is not None for given in (from_offset, from_time, last)) > 1:
+        raise InvalidRequest("give one of --from-offset, --from-timestamp and --tail")
+    if from_offset is not None and from_offset >= 0:
+        return lambda _: from_offset
+    if from_time is not None:
+        at_ms = _milliseconds(from_time)
+        return lambda found: _or_end(found, found.offset_for_timestamp(at_ms))
+    if from_offset is not None:
+        last = -from_offset
+    return None if last is None else lambda found: found.offset_of_last(last)
+
+
+def _or_end(found: "Snapshot", offset: int | None) -> int:
+    return found.next_offset if offset is None else offset
+
+
+def _milliseconds(time: str) -> int:
+    from lithify.cli.records.roles import time_ms
+
+    at_ms = time_ms(time)
+    if at_ms is None:
+        raise InvalidRequest("--from-timestamp is neither milliseconds since 1970 nor an ISO 8601 time")
+    return at_ms
+
+
+def _key_bounds(prefix: str | None, low: str | None, high: str | None) -> tuple[bytes | None, bytes | None]:
+    """The smallest key, and the one before which to end."""
+    if prefix is None:
+        first = None if low is None else text_bytes(low, "--key-from")
+        return first, None if high is None else text_bytes(high, "--key-to")
+    if low is not None or high is not None:
+        raise InvalidRequest("give either --prefix, or --key-from and --key-to")
+    first = text_bytes(prefix, "--prefix")
+    return (first, first[:-1] + bytes([first[-1] + 1])) if first else (None, None)  # no byte of UTF-8 is the last one
 
 
 @command()
 @click.argument("topic")
 @_partition
+@click.option("--prefix", metavar="KEY", help="Only keys that begin with this.")
+@click.option("--key-from", "low", metavar="KEY", help="Begin at this key.")
+@click.option("--key-to", "high", metavar="KEY", help="End before this key.")
 @click.option("--tombstones", is_flag=True, help="Also show deleted keys.")
 @_checkpoint
 @_limit
@@ -103,12 +154,20 @@ def scan(
     invocation: Invocation,
     topic: str,
     partition: int | None,
+    prefix: str | None,
+    low: str | None,
+    high: str | None,
     tombstones: bool,
     checkpoint: str | None,
     limit: int | None,
 ) -> None:
     """Print the latest record of each key of TOPIC, in key order, as lines of JSON."""
-    _write(invocation, topic, partition, checkpoint, "-", limit, lambda found: found.scan(tombstones), latest=True)
+    first, end = _key_bounds(prefix, low, high)
+    _write(
+        *(invocation, topic, partition, checkpoint, "-", limit),
+        lambda found: found.scan(tombstones, low=first, high=end),
+        latest=True,
+    )
 
 
 @command()

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from lithify.store.port import Pause
 
 if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
+    from lithify.log.snapshot import Snapshot
 
 __all__ = ["consume", "tail"]
 
@@ -30,19 +31,21 @@ def tail(
     invocation: Invocation,
     topic: str,
     partition: int | None,
-    from_offset: int | None,
+    start: "Callable[[Snapshot], int] | None",
     reset: "OffsetReset",
     limit: int | None,
 ) -> None:
-    """Write what there is and what comes, from all partitions in turn, until a signal or `limit` records. Once reading
-    has begun, an outage is waited out."""
+    """Write what there is from `start` on (None: `reset` says where), and what comes, from all partitions in turn, to
+    a signal or `limit` records. Once reading has begun, an outage is waited out."""
     leave = threading.Event()
     lines = _Lines(invocation, topic, limit)
     with leave_on_signals(leave.set):
         opened = invocation.warehouse().topic(topic)
         numbers = range(opened.partitions) if partition is None else [partition]
         places = SortPlaces()
-        followers = {n: opened.partition(n).follower(from_offset, reset).share(places) for n in numbers}
+        parts = {n: opened.partition(n) for n in numbers}
+        starts = {n: None if start is None else start(part.snapshot()) for n, part in parts.items()}
+        followers = {n: part.follower(starts[n], reset).share(places) for n, part in parts.items()}
         outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused

@@ -20,7 +20,8 @@ from lithify.compactor.engine import (
 )
 from lithify.compactor.room import Load, has_room
 from lithify.compactor.verification import Verification
-from lithify.segment.ranges import row_group_weights, split_ranges
+from lithify.compactor.weighing import Weighing
+from lithify.segment.ranges import split_ranges
 from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.port import Request
@@ -72,6 +73,7 @@ class CompactionAnswers:
         self._paused = paused
         self._running: Running | None = None
         self._look: Verification | None = None  # a verification that has more to do
+        self._weighing = Weighing(driver.homes)
 
     @property
     def stopping(self) -> bool:
@@ -81,8 +83,8 @@ class CompactionAnswers:
         match request:
             case SplitRanges():
                 return split_ranges(request.weights, request.target_bytes)
-            case WeighSegment(keys, ref):
-                return tuple(row_group_weights(Segments(keys, self._driver.homes).reader(ref)))
+            case WeighSegment():
+                return self._weighing.weigh(request)
             case VerifyOutputs():
                 return self._verify(request)
             case StartTasks(tasks, label):
@@ -105,8 +107,8 @@ class CompactionAnswers:
                 return self._driver.answer(request)
 
     def step_ended(self) -> None:
-        """Gives back what the step reserved, and forgets a verification that it left unfinished."""
-        self._look = None
+        """Gives back what the step reserved, and forgets what it left unfinished."""
+        self._look, self._weighing = None, Weighing(self._driver.homes)
         self._give_back()
 
     def close(self) -> None:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks
+from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
 from lithify.compactor.failures import failure_of
-from lithify.compactor.look import bad_outputs, look
+from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import tasks
 from lithify.compactor.step import Step, StepEnd
@@ -23,13 +23,7 @@ from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.homes import where
-from lithify.manifest.jobs import (
-    CompactorState,
-    Ended,
-    Job,
-    JobError,
-    RangeDone,
-)
+from lithify.manifest.jobs import CompactorState, Ended, Job, JobError
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
@@ -42,6 +36,7 @@ from lithify.store.errors import (
     NotFound,
     Unavailable,
 )
+from lithify.store.in_step import both
 from lithify.store.port import Now, Pause
 
 __all__ = ["JobWork"]
@@ -75,6 +70,13 @@ class JobWork:
             return await self._end_altered(job, altered)
         number = job.last_attempt + 1
         await self.files.compactor.commit(job_edits.StartAttempt(self.epoch, job.id, number, self.worker))
+        return await self._tried(manifest, job, number)
+
+    async def begun(self, manifest: Manifest, job: Job) -> Step:
+        """The first attempt at a job, which was begun by the write that admitted it."""
+        return await self._tried(manifest, job, job.last_attempt)
+
+    async def _tried(self, manifest: Manifest, job: Job, number: int) -> Step:
         try:
             return await self._attempt(manifest, job, number)
         except (Fenced, CommitUnknown):
@@ -112,7 +114,7 @@ class JobWork:
                 return ended
             if rate > 0 and wave[-1] != pending[-1]:
                 await self._pace(job, started_ms, wave_bytes(job, wave) * 1000 // rate)
-        return await self._complete(manifest, job)
+        return await self._complete(manifest, job, topic_read=bool(pending))
 
     async def _end_altered(self, job: Job, why: str) -> Step:
         """Cancel the job; it has not failed. What is due is planned anew, by today's rules (P9, P14)."""
@@ -193,7 +195,7 @@ class JobWork:
             ends = stop or failures or len(held) == len(pending)
             if not ends and results and await self._may_wait(job, len(held)):
                 continue
-            state = await self._record(job, attempt, held)
+            state = await self._record(job, attempt, held, last=len(held) == len(pending))
             pending -= {r.range_index for r in held}
             held = []
             current = state.job(job.id) if state else None
@@ -240,24 +242,17 @@ class JobWork:
         state = self.files.compactor.seen.value
         return patience_ms(job, None if state is None else failure_of(state, job.segments))
 
-    async def _record(self, job: Job, attempt: int, landed: list[TaskResult]) -> CompactorState | None:
-        """Record outputs that landed together in one write; with none, a heartbeat shows that work continues (P11)."""
-        done = tuple(
-            RangeDone(
-                index=r.range_index,
-                attempt=attempt,
-                outputs=r.outputs,
-                counts=r.counts,
-                lost=r.lost,
-                kept_bytes=r.kept_bytes,
-                lost_bytes=r.lost_bytes,
-                dropped_to=r.dropped_to,
-                peak_memory_bytes=r.peak_memory_bytes,
-            )
-            for r in landed
-        )
+    async def _record(
+        self, job: Job, attempt: int, landed: list[TaskResult], *, last: bool = False
+    ) -> CompactorState | None:
+        """Record outputs that landed together in one write; with none, a heartbeat shows that work continues (P11).
+        With the `last` of them the topic is read, for the commit that follows."""
+        done = tuple(range_done(result, attempt) for result in landed)
         edit = job_edits.Record(self.epoch, job.id, done) if done else job_edits.Heartbeat(self.epoch)
-        return (await self.files.compactor.commit(edit)).version.value
+        recording = self.files.compactor.commit(edit)
+        if not last:
+            return (await recording).version.value
+        return (await both(recording, self.topic.refresh()))[0].version.value
 
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
         if failure.category.damage:
@@ -286,9 +281,9 @@ class JobWork:
             StepEnd.FAILED, f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id)
         )
 
-    async def _complete(self, merged: Manifest, job: Job) -> Step:
+    async def _complete(self, merged: Manifest, job: Job, *, topic_read: bool) -> Step:
         """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
-        manifest that the tasks read.
+        manifest that the tasks read. `topic_read`: just now, so it is read again only after a long verification.
 
         SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. A client alters the topic: version 6. 3.
         The commit would drop by the rules of 5. Therefore the commit names the version that it read, and a manifest
@@ -322,12 +317,14 @@ class JobWork:
             sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
         )
-        return await self._commit(current, commit, _sources(merged, current))
+        known = topic_read and len(outputs) <= OUTPUTS_A_LOOK
+        return await self._commit(current, commit, _sources(merged, current), known=known)
 
-    async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef]) -> Step:
+    async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef], *, known: bool) -> Step:
         assert job.plan is not None
         for left in reversed(range(ALTERATIONS_MAX)):
-            in_force = await self._config_in_force()
+            in_force = self._config_in_force((self.topic.seen if known else await self.topic.refresh()).value)
+            known = False
             if in_force is None:
                 return await self._end_deleted(job)
             config, config_at = in_force
@@ -350,9 +347,8 @@ class JobWork:
             return await self.finish(job, "failed", str(refusal), JobError(Category.INVALID, str(refusal)))
         raise refusal
 
-    async def _config_in_force(self) -> tuple[TopicConfig, int] | None:
+    def _config_in_force(self, topic: TopicFile | None) -> tuple[TopicConfig, int] | None:
         """The configuration and its version. None: the topic was deleted, and another one has its name."""
-        topic = (await self.topic.refresh()).value
         if topic is None:
             return self.config, LONG_MAX
         return (parse(topic.config), topic.id) if topic.topic_id == self.files.keys.topic_id else None

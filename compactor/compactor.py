@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Collection
-from typing import Protocol
+from typing import Protocol, Self
 
 from lithify.compactor.engine import Engine
 from lithify.compactor.info import MaintenanceReport
@@ -51,10 +51,9 @@ class Compactor:
     >>> topic = warehouse.create_topic("users", config={"cleanup.policy": "compact"})
     >>> for plan in (b"free", b"team", b"pro"):
     ...     _ = topic.append([lithify.Record(b"ada", plan)])
-    >>> compactor = lithify.Compactor(warehouse, engine="local")
-    >>> [(job.kind, job.counts.rows_in, job.counts.rows_out) for job in compactor.run_once().jobs]
+    >>> with lithify.Compactor(warehouse, engine="local") as compactor:
+    ...     [(job.kind, job.counts.rows_in, job.counts.rows_out) for job in compactor.run_once().jobs]
     [('clean', 3, 1)]
-    >>> compactor.close()
 
     - `engine`: "spark" (the default; its session starts when the first job is due), "local", or an engine.
     - `concurrency`: how many jobs run at once. If all of them are long, one short job and one requested by a person run
@@ -65,8 +64,7 @@ class Compactor:
       rarer it is asked for, from every round on (docs/rfcs/0026). 0 (the default; `lithify compactor run` has five
       minutes): every round, and every `run_once`, looks at every partition.
     - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
-      runs
-      alone, except for one short job, which does not count.
+      runs alone, except for one short job, which does not count.
     - `topics`: the names of the only topics to compact; None: all, also those that come.
     - `events`: a function that is called with each event (docs/rfcs/0015), in any thread. By default events are logged.
 
@@ -99,6 +97,12 @@ class Compactor:
         self._service = Service(
             *(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told), rests=rests, only=only
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def run_once(self, take_over: bool = False) -> MaintenanceReport:
         """Look at all partitions, but for those that rest if `rest_ms` allows it, and work until nothing is due, the

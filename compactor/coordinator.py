@@ -43,9 +43,10 @@ from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.reading import Reading, first_state, held_by
+from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
+from lithify.store.in_step import both
 from lithify.store.port import NewId, Now
 
 __all__ = ["Coordinator"]
@@ -99,10 +100,11 @@ class Coordinator:
         """Whether it still shares the claim of `main`."""
         return self._main is main and (self._epoch, self._owner) == (main._epoch, main._owner)
 
-    async def step(self, config: TopicConfig, take_over: bool = False) -> Step:
-        """Do the next thing: one job at most. Raises Fenced, CommitUnknown, Unavailable, Corrupt."""
+    async def step(self, config: TopicConfig, take_over: bool = False, heads: Heads | None = None) -> Step:
+        """Do the next thing: one job at most. `heads`: as they were read just now; None: it reads them. Raises Fenced,
+        CommitUnknown, Unavailable, Corrupt."""
         try:
-            return await (self._step(config, take_over) if self._main is None else self._relieve(config))
+            return await (self._step(config, take_over, heads) if self._main is None else self._relieve(config))
         except Fenced:
             self.fenced = True
             raise
@@ -122,8 +124,8 @@ class Coordinator:
         finally:
             self.at_work = None
 
-    async def _step(self, config: TopicConfig, take_over: bool) -> Step:
-        reading = await self._look(config)
+    async def _step(self, config: TopicConfig, take_over: bool, heads: Heads | None) -> Step:
+        reading = (heads or await self.heads()).reading(config)
         action = decide(reading)
         if isinstance(action, Wait):
             return await self._rest(action)
@@ -134,10 +136,11 @@ class Coordinator:
         if needed.input_bytes and not await _room(needed):
             return _deferred(needed)
         if self._epoch is None:
-            if not await self._claim(reading.manifest, take_over):
+            claimed = await self._claim(reading.manifest, take_over)
+            if claimed is None:
                 self._watched = watched(self._watched, reading)
                 return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")
-            reading = await self._look(config)
+            reading = claimed.reading(config)
             action = decide(reading)
             before, needed = needed, needs(action, reading, owned=True)
             if needed.input_bytes and needed != before and not await _room(needed):
@@ -152,7 +155,7 @@ class Coordinator:
             case Settle(job, status, reason, error, ended_by):
                 return await self._work(reading.config).finish(job, status, reason, error, ended_by)
             case Resume(job):
-                return await self._run(reading, job)
+                return await self._resume(reading, job)
             case Admit(job):
                 return await self._admit_requested(reading, job)
             case Drop():
@@ -169,7 +172,7 @@ class Coordinator:
         Test: tests/compactor/test_relief.py
         """
         first = None if self._main is None else self._main.at_work
-        reading = await self._look(config)
+        reading = (await self.heads()).reading(config)
         if first is None or not self._holds(reading.state):
             return Step(StepEnd.IDLE, "no job is running under this claim")
         action = relief(reading, first)
@@ -182,17 +185,17 @@ class Coordinator:
             case Settle(job, status, reason, error, ended_by):
                 return await self._work(config).finish(job, status, reason, error, ended_by)
             case Resume(job):
-                return await self._run(reading, job)
+                return await self._resume(reading, job)
             case Drop():
                 return await self._drop(reading.state)
             case Propose(due):
                 return await self._start(reading, Proposal(due.units, "tier", due.reason))
 
-    async def _look(self, config: TopicConfig) -> Reading:
+    async def heads(self) -> Heads:
         """The clock is read before the heads: a floor must be one that this manifest had reached while it was the head
         (R3)."""
         now_ms = self._boundary_seen_ms = await Now()
-        return Reading.of(await self.files.head(), await self.files.compactor_state(), config, now_ms)
+        return Heads(*await self.files.heads(), now_ms)
 
     def _seen(self, config: TopicConfig, now_ms: int) -> Reading | None:
         """As far as the files were read before. None: they were not."""
@@ -245,12 +248,12 @@ class Coordinator:
         return Step(StepEnd.WORKED, told, dropped=gone)
 
     async def changed(self) -> bool:
-        """Whether there may be a new manifest or request. Costs two GETs.
+        """Whether there may be a new manifest or request. Costs two GETs, made together.
 
         Once a minute a third GET looks at the boundary: if this coordinator slept through a collection, it finds no
         next number, but the boundary has moved.
         """
-        if await self.files.manifest.moved() or await self.files.compactor.moved():
+        if any(await both(self.files.manifest.moved(), self.files.compactor.moved())):
             return True
         now_ms = await Now()
         if young(self._boundary_seen_ms, now_ms, FRESH_MS):
@@ -266,13 +269,20 @@ class Coordinator:
         action = None if reading is None else decide(reading)
         return _resting(action) if isinstance(action, Wait) else None
 
-    async def _claim(self, manifest: Manifest, take_over: bool) -> bool:
-        """Claim the partition; answers whether that succeeded. Manifest first, then `.compactor`. A crash between the
-        two leaves an epoch without an owner; the next claim takes the one after it."""
-        expected = None if take_over else manifest.compactor_epoch
-        epoch = (await self.files.manifest.commit(Claim(expected))).result
+    async def _claim(self, manifest: Manifest, take_over: bool) -> Heads | None:
+        """Claim the partition; answers with the two heads that did it, None: another one claimed it. Manifest first,
+        then `.compactor`. A crash between the two leaves an epoch without an owner; the next claim takes the one after
+        it.
+
+        SUBTLE! What was committed was the head, so it need not be read again. But the clock is read before, for the
+        same reason as in `heads`: by that clock, the claim has not yet ended the former owner's attempts. So where
+        there are jobs, everything is read anew. Test: tests/protocol/test_p05_fencing.py
+        """
+        now_ms = await Now()
+        claimed = await self.files.manifest.commit(Claim(None if take_over else manifest.compactor_epoch))
+        epoch = claimed.result
         if epoch is None:
-            return False
+            return None
         # SUBTLE! Remember our nonce before writing the claim. If the reply is lost the claim may still have landed;
         # without the nonce we would take our own claim for a rival's and wait for ourselves. Test:
         # tests/protocol/test_p05_fencing.py
@@ -280,7 +290,10 @@ class Coordinator:
         claim = job_edits.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
         await self.files.compactor.commit(claim)
         self._epoch, self.claimed = epoch, True
-        return True
+        manifest, state = claimed.version.value or manifest, self.files.compactor.seen.value
+        if claimed.repeated or state is None or state.jobs or state.failures:
+            return await self.heads()
+        return Heads(manifest, state, now_ms)
 
     def _work(self, config: TopicConfig) -> JobWork:
         return JobWork(self.files, self._mine, self._worker, config, self._topic)
@@ -332,16 +345,17 @@ class Coordinator:
         job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
         job = freeze(reading, proposal, ranges, job_id)
         job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind, len(ranges)))
-        admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job))
+        admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job, self._worker))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
                 return Step(StepEnd.WORKED, str(admitted.error), job)
             raise admitted.error
         state = admitted.version.value
         job = (state.job(job.id) if state else None) or job
-        return await self._run(reading, job)
+        self.at_work = job.id
+        return await self._work(config).begun(manifest, job)
 
-    async def _run(self, reading: Reading, job: Job) -> Step:
+    async def _resume(self, reading: Reading, job: Job) -> Step:
         self.at_work = job.id
         return await self._work(reading.config).run(reading.manifest, job)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from lithify.manifest.jobs import KeyRange
+from lithify.manifest.jobs import KeyRange, RangeDone
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.task import MergeTask, TaskFailure, TaskResult
@@ -33,6 +33,7 @@ __all__ = [
     "StopTasks",
     "VerifyOutputs",
     "WeighSegment",
+    "range_done",
 ]
 
 
@@ -79,10 +80,12 @@ class Engine(Protocol):
 
 
 class WeighSegment(Request["tuple[Weight, ...]"], msgspec.Struct, frozen=True):
-    """Where the bytes of a source lie, by its row groups. Raises Corrupt and NotFound, which name the segment."""
+    """Where the bytes of a source lie, by its row groups. Raises Corrupt and NotFound, which name the segment. `ahead`:
+    those that will be asked for next, so that a far store can be asked for them already."""
 
     keys: PartitionKeys
     segment: SegmentRef
+    ahead: tuple[SegmentRef, ...] = ()
 
 
 class SplitRanges(Request[tuple[KeyRange, ...]], msgspec.Struct, frozen=True):
@@ -129,3 +132,18 @@ class Reserve(Request[bool], msgspec.Struct, frozen=True):
 class StopAsked(Request[bool], msgspec.Struct, frozen=True):
     """Whether the job should stop: this process was told to leave, compaction of the topic was paused, or the topic was
     deleted."""
+
+
+def range_done(result: TaskResult, attempt: int) -> RangeDone:
+    """What is recorded of a task that has landed (P11)."""
+    return RangeDone(
+        index=result.range_index,
+        attempt=attempt,
+        outputs=result.outputs,
+        counts=result.counts,
+        lost=result.lost,
+        kept_bytes=result.kept_bytes,
+        lost_bytes=result.lost_bytes,
+        dropped_to=result.dropped_to,
+        peak_memory_bytes=result.peak_memory_bytes,
+    )

@@ -178,12 +178,13 @@ class EndPlanning(_Owned):
 
 @dataclass(frozen=True, slots=True)
 class Admit(_Owned):
-    """Freeze a job's sources and plan before anything of it is uploaded (P8, P9, P10).
+    """Freeze a job's sources and plan before anything of it is uploaded (P8, P9, P10), and begin its first attempt.
 
     The planner has checked the sources against the manifest; here they are checked against every other job.
     """
 
     job: Job  # in progress, with plan, sources, segments, destination
+    worker: str = ""  # who begins the attempt; "": that is a write of its own
 
     repeatable = True  # by the job id
 
@@ -210,8 +211,10 @@ class Admit(_Owned):
         # untried.
         forgiven = source_set(job.segments) if job.origin == "manual" else ""
         failures = tuple(f for f in head.failures if f.sources != forgiven)
-        # Its attempt begins with the next write; until then this counts as planning.
-        return Next(replace(head, jobs=jobs, failures=failures, planning=True, heartbeat_at_ms=now_ms), None)
+        state = replace(head, jobs=jobs, failures=failures, planning=True, heartbeat_at_ms=now_ms)
+        if not self.worker:
+            return Next(state, None)  # until its attempt begins this counts as planning
+        return StartAttempt(self.epoch, job.id, job.last_attempt + 1, self.worker).change(state, now_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 import threading
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from lithify.compactor.answers import CompactionAnswers
 from lithify.compactor.coordinator import Coordinator
@@ -21,12 +23,14 @@ from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.rests import Rest, Rests
 from lithify.store.apart import Fault
-from lithify.store.driver import Driver, drive
+from lithify.store.driver import Answer, Driver, drive
 from lithify.store.errors import EpochRegression, Fenced, LithifyError, NotFound
-from lithify.store.port import Now
+from lithify.store.in_step import both
+from lithify.store.port import Now, Request
 
 __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
+T = TypeVar("T")
 CONFIG_FRESH_MS = 10_000
 TOLD_TO_STOP = Step(StepEnd.STOPPED, "told to stop")
 LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out whether there is anything to do
@@ -52,9 +56,27 @@ class ServedTopic:
         with self._lock:
             asked_ms = self._driver.now_ms()
             topic = self._driver.run(live_topic(self._lineage, self._name))
-            self.config, self._read_at_ms = parse(topic.config), asked_ms
-            self._topic_id, self._read = topic.topic_id, topic
+            self._take(topic, asked_ms)
             return topic
+
+    def _take(self, topic: TopicFile, asked_ms: int) -> None:
+        self.config, self._read_at_ms = parse(topic.config), asked_ms
+        self._topic_id, self._read = topic.topic_id, topic
+
+    async def _live(self) -> TopicFile | None:
+        try:
+            return await live_topic(self._lineage, self._name)
+        except NotFound:
+            return None
+
+    def read_beside(self, other: Coroutine[Request[Any], Any, T], answer: Answer) -> tuple[TopicFile | None, T]:
+        """As `read`, and what `other` returns, asked for in step. None: the topic was deleted."""
+        with self._lock:
+            asked_ms = self._driver.now_ms()
+            read, beside = drive(both(self._live(), other), answer)
+            if read is not None:
+                self._take(read, asked_ms)
+            return read, beside
 
     def read_at_rest(self, rests: Rests, *, anew: bool) -> TopicFile:
         """As `read`; but as rarely as partitions at rest are looked at. `anew`: not all of its partitions rest."""
@@ -149,8 +171,7 @@ class ServedPartition:
                     return self._rests(still)
             else:
                 self._known = False
-                drive(coordinator.files.head(), answers)
-                drive(coordinator.files.compactor_state(), answers)
+                drive(coordinator.files.heads(), answers)
                 self._known = True
         except LithifyError:
             self._known = False
@@ -209,8 +230,7 @@ class ServedPartition:
         relief = self._relief
         if relief is None or not relief.relieves(main):
             relief = self._relief = main.relief()
-        drive(relief.files.head(), answers)
-        drive(relief.files.compactor_state(), answers)
+        drive(relief.files.heads(), answers)
         return relief.want(self.topic.config, answers(Now()))
 
     def turn_beside(self, want: Want, answers: CompactionAnswers) -> Turned:
@@ -258,9 +278,10 @@ class ServedPartition:
         try:
             # What was altered while others had their turn applies to this step already: a job keeps to it until its
             # end.
-            with suppress(NotFound):  # deleted: the partition itself says so
-                drive(keep_bounds(self._coordinator.files, self.topic.read()), answers)
-            return drive(self._coordinator.step(self.topic.config, self.take_over), answers)
+            topic, heads = self.topic.read_beside(self._coordinator.heads(), answers)
+            if topic is not None and drive(keep_bounds(self._coordinator.files, topic), answers):
+                heads = None
+            return drive(self._coordinator.step(self.topic.config, self.take_over, heads), answers)
         except Fenced as error:
             if owned or self._coordinator.claimed or isinstance(error, EpochRegression):
                 raise

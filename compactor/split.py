@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Damaged", "ranges_without_weights", "split"]
 
+AHEAD_MAX = 16  # footers of a far store that are under way
+
 
 class Damaged(Exception):
     def __init__(self, segment: SegmentRef, reason: str) -> None:
@@ -52,9 +54,9 @@ async def split(
 
     # A run of a terabyte has thousands of segments, and each is opened: that takes longer than a lease.
     weights: list[Weight] = []
-    for segment in segments:
+    for at, segment in enumerate(segments, 1):
         await go_on()
-        weights += await _weigh(files.keys, segment, go_on)
+        weights += await _weigh(files.keys, segment, segments[at : at + AHEAD_MAX], go_on)
     return await SplitRanges(tuple(weights), target)
 
 
@@ -74,12 +76,14 @@ async def _show_planning(files: PartitionFiles, epoch: int) -> None:
         await files.compactor.commit(ShowPlanning(epoch))
 
 
-async def _weigh(keys: PartitionKeys, segment: SegmentRef, show_life: ShowLife) -> "tuple[Weight, ...]":
-    """How the bytes of a segment are spread. Raises Damaged if it is not whole (R6). A segment that is whole, but is
-    read damaged once more, gets no weight: the ranges become less even, and attempts that meet the same are counted
-    (P14)."""
+async def _weigh(
+    keys: PartitionKeys, segment: SegmentRef, ahead: tuple[SegmentRef, ...], show_life: ShowLife
+) -> "tuple[Weight, ...]":
+    """How the bytes of a segment are spread; `ahead` come next. Raises Damaged if it is not whole (R6). A segment that
+    is whole, but is read damaged once more, gets no weight: the ranges become less even, and attempts that meet the
+    same are counted (P14)."""
     try:
-        return await WeighSegment(keys, segment)
+        return await WeighSegment(keys, segment, ahead)
     except (Corrupt, NotFound) as error:
         if await first_damaged(keys, (segment,), show_life) is not None:
             raise Damaged(segment, str(error)) from error

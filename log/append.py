@@ -107,7 +107,7 @@ async def commit_many(files: PartitionFiles, members: Sequence[Append]) -> tuple
     )
 
 
-def _refused(files: PartitionFiles, member: Append, refused: Refused, open_token: str) -> LithifyError:
+def _refused(files: PartitionFiles, member: Append, refused: Refused, open_token: str) -> range | LithifyError:
     if not open_token or refused.final:
         return _noted(refused.error, [WAS_IT_THERE] if open_token else [])
     why = CommitUnknown(
@@ -124,8 +124,18 @@ def _noted(error: LithifyError, notes: Sequence[str]) -> LithifyError:
     return error
 
 
-def unknown_to(files: PartitionFiles, member: Append, error: CommitUnknown) -> CommitUnknown:
-    """`error`, of a commit, as it is told to one of its members: with a token for `outcome`."""
+def unknown_to(files: PartitionFiles, member: Append, error: CommitUnknown) -> range | CommitUnknown:
+    """What a member is told of a commit that ended with `error`: that, with a token for `outcome`; or its offsets.
+
+    SUBTLE! 1. Our commit of A is number 2, its outcome unknown, and B was refused: too many L0 segments. 2 did happen,
+    and is dead. 2. There is room again: number 8 appends B, and recognises A, which is retired. Its outcome is unknown,
+    too. 3. A is collected. Of 8 one would learn that it did not happen, and would append A again. Test:
+    tests/protocol/test_p07_groups.py
+    """
+    head = files.manifest.seen.value
+    known = None if head is None else member.known(head)
+    if known is not None:
+        return known.result
     told = CommitUnknown(str(error), f"{partition_of(files)}:{error.token}:{member.segment.id}")
     told.__cause__ = error
     return told

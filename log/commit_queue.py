@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Generator, Sequence
 from inspect import GEN_CLOSED, getgeneratorstate
+from itertools import islice
 from typing import Any
 
 from lithify.log.append import commit_many, unknown_to
@@ -68,6 +69,7 @@ class CommitQueue:
         """Wait until there is an answer (None), or a commit to lead."""
         with self._changed:
             while member.told is None:
+                self._forget_told()
                 if self._flight is None and self._waiting[0] is member:
                     self._flight = _Flight(self.files, self._group())
                 flight = self._flight
@@ -78,21 +80,28 @@ class CommitQueue:
         return None
 
     def _group(self) -> list[Member]:
-        """Take as many from the front of the queue as one commit may have, in their order. Requires: the lock."""
-        group = [self._waiting.popleft()]
-        size = group[0].edit.segment.bytes
-        names = _names(group[0].edit)
-        while self._waiting and len(group) < GROUP_MAX:
-            following = self._waiting[0]
+        """As many from the front of the queue as one commit may have, in their order. Requires: the lock.
+
+        SUBTLE! They stay in the queue until they are told. 1. A takes itself, B and C out of it. 2. A is interrupted
+        before there is a flight. 3. B and C are nowhere. Test: tests/log/test_group_interruptions.py
+        """
+        first = self._waiting[0]
+        group, size, names = [first], first.edit.segment.bytes, _names(first.edit)
+        for following in islice(self._waiting, 1, GROUP_MAX):
             size += following.edit.segment.bytes
             own = _names(following.edit)
-            limited = (following.deadline_ms is None) != (group[0].deadline_ms is None)
+            limited = (following.deadline_ms is None) != (first.deadline_ms is None)
             # A producer's or an application's next append is the next commit's: an event can then tell whose it is.
             if size > GROUP_BYTES_MAX or own & names or limited:
                 break
             names |= own
-            group.append(self._waiting.popleft())
+            group.append(following)
         return group
+
+    def _forget_told(self) -> None:
+        """Requires: the lock."""
+        while self._waiting and self._waiting[0].told is not None:
+            self._waiting.popleft()
 
     def _land(self, flight: "_Flight") -> None:
         with self._changed:
@@ -101,17 +110,20 @@ class CommitQueue:
                 member.files.learn(self.files)
                 member.told = told
             self._flight = None
+            self._forget_told()
             self._changed.notify_all()
 
     def _leave(self, member: Member) -> None:
         """SUBTLE! 1. A leads a commit for A, B and C. 2. A is interrupted. 3. B and C would wait for ever, or take an
-        append that may have happened for one that did not. Test: tests/log/test_group_commit.py"""
+        append that may have happened for one that did not. Tests: tests/log/test_group_commit.py,
+        tests/log/test_group_interruptions.py"""
         with self._changed:
             member.gone = True
             if member in self._waiting:
                 self._waiting.remove(member)
             flight = self._flight
-            if flight is not None and flight.leader is member:
+            # Without a leader: it is this one's, who has not begun to lead, or that of one who has left, too.
+            if flight is not None and flight.leader in (member, None):
                 flight.leader = None
                 if flight.without_its_leader():
                     self._flight = None
@@ -190,7 +202,7 @@ class _Flight:
 
     def without_its_leader(self) -> bool:
         """Its leader is gone. Whether the flight is over: nobody is left who would go on."""
-        here = [member for member in self.members if not member.gone]
+        here = [member for member in self.members if not member.gone and member.told is None]
         if not here:
             self._commit.close()
             return True

@@ -20,6 +20,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.refusals import topic_gone
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, OffsetOutOfRange, SnapshotExpired
+from lithify.store.in_step import both
 from lithify.store.port import Pause
 
 __all__ = [
@@ -284,7 +285,13 @@ async def _newer(files: PartitionFiles, number: int, *, boundary_too: bool) -> M
         return seen.value  # this client committed it itself
     # SUBTLE! No next number proves nothing: if this client slept through a collection, it was collected. But then the
     # boundary has moved. Test: tests/log/test_follow.py
-    if not await files.manifest.moved() and not (boundary_too and await files.boundary.moved()):
+    # They may go together, because "nothing yet" proves no head: a boundary that moves just after it was asked for is
+    # found by the next look that asks for it.
+    if boundary_too:
+        moved = any(await both(files.manifest.moved(), files.boundary.moved()))
+    else:
+        moved = await files.manifest.moved()
+    if not moved:
         return None
     head = await files.head()
     return head if head.id > number else None

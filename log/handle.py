@@ -65,6 +65,10 @@ class Handle:
             finally:
                 lock.release()
 
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """As `Snapshot.offset_for_timestamp`, of the newest manifest."""
+        return self._open(self._head()).offset_for_timestamp(timestamp_ms)
+
     def _floor(self, manifest: Manifest) -> int:
         """Where the log starts for a reader of `manifest` now (R3)."""
         return floor_at(self._bounded(manifest), self._driver.now_ms())
@@ -78,6 +82,16 @@ class Handle:
 
     def _open(self, manifest: Manifest) -> Snapshot:
         return self._snapshot(manifest, None)
+
+    def _likely(self) -> Snapshot | None:
+        """The newest manifest seen, which may or may not be the head. None: none, or of a deleted topic. If an object
+        of it is missing, that is not explained."""
+        seen = self._files.manifest.seen.value
+        if seen is None or seen.sealed:
+            return None
+        segments = Segments(self._files.keys, self._driver.homes)
+        points = self._gets.points(segments, self._driver.cache, seen)
+        return Snapshot(segments, points, self._floor(seen), lambda _, missing: missing)
 
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.

@@ -1,35 +1,46 @@
 """The one door for records: all that is appended is checked here, before anything is written.
 
-Tables are converted first (`tables`: types and layouts), Record objects are looked at one by one (`record`: types), and
-then both meet the same checks: keys, headers, sizes, times. A producer has had its records checked one at a time.
+Tables are converted first (`frames`: whose they are and which columns; `tables`: types and layouts), Record objects and
+dicts are looked at one by one (`record`: types), and then both meet the same checks: keys, headers, sizes, times. A
+producer has had its records checked one at a time.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from lithify.log.record import HEADERS_MAX, Record, record_bytes, record_problem
+from lithify.log.frames import AS_NAMED, ArrowArray, ArrowStream, Columns, Frame, frame_of
+from lithify.log.record import HEADERS_MAX, Record, record_bytes, record_of, record_problem
 from lithify.log.tables import normalise
 from lithify.manifest.config import LONG_MAX, TopicConfig
 from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
-from lithify.segment.schema import L0
+from lithify.segment.schema import APPEND, L0
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["APPEND_BYTES_MAX", "Records", "prepare", "timestamp_problem"]
 
-Records = Iterable[Record] | pa.Table | pa.RecordBatch
+Records = Iterable[Record | Mapping[str, Any]] | Frame
+"""What can be appended: records, dicts with their fields, or a table of any library that speaks Arrow."""
 
 APPEND_BYTES_MAX = 512 << 20  # of keys, values and headers: an append is one object, built in memory
 
 _ROWS_NAMED = 5  # in a refusal
+_NOTHING = "None of this batch was appended"
 _HEADERS = L0.field("headers").type
 _LONGER = np.array([1 << 6, 1 << 13, 1 << 20, 1 << 27], np.int64)  # from each of these on, a number takes one byte more
 
 
 def prepare(
-    records: Records, config: TopicConfig, now_ms: int, where: str, *, admitted: bool = False, first: int = 0
+    records: Records,
+    config: TopicConfig,
+    now_ms: int,
+    where: str,
+    *,
+    columns: Columns = AS_NAMED,
+    admitted: bool = False,
+    first: int = 0,
 ) -> pa.Table:
     """Records as a table with columns key, value, timestamp_ms, headers, ready to be encoded. `where` names the place
     in refusals. Raises InvalidRequest, naming rows by index, never by content; `first` is the index of the first row.
@@ -37,10 +48,12 @@ def prepare(
     `admitted`: each record was checked against the configuration when it was handed over. It is not checked again: time
     has passed, and the configuration may have changed.
     """
-    if isinstance(records, pa.Table | pa.RecordBatch):
-        table = normalise(records, now_ms)
+    if isinstance(records, ArrowStream | ArrowArray):
+        table = normalise(frame_of(records, columns, where), now_ms)
+    elif admitted and isinstance(records, list):
+        table = _columns(cast("list[Record]", records), now_ms)
     else:
-        table = _columns(records, now_ms) if admitted and isinstance(records, list) else _table(records, now_ms, where)
+        table = _table(records, columns, now_ms, where)
     if table.num_rows and not admitted:
         place = _Place(where, first)
         _check_keys(table, config, place)
@@ -54,20 +67,35 @@ def prepare(
     return table
 
 
-def _table(records: object, now_ms: int, where: str) -> pa.Table:
-    if isinstance(records, Record) or not isinstance(records, Iterable):
-        raise InvalidRequest(f"{where}: give a list of records, or a pyarrow table, not a {type(records).__name__}")
+def _table(records: object, columns: Columns, now_ms: int, where: str) -> pa.Table:
+    if isinstance(records, Record | Mapping) or not isinstance(records, Iterable):
+        raise InvalidRequest(f"{where}: give a list of records, or a table, not a {type(records).__name__}")
     rows: list[Record] = []
     total_bytes = 0
-    for index, record in enumerate(records):
+    for index, given in enumerate(records):
+        record = _record(given, columns, f"{where}: record {index}") if isinstance(given, Mapping) else given
         problem = record_problem(record)
         if problem is not None:
-            raise InvalidRequest(f"{where}: record {index} {problem}. None of this batch was appended")
+            raise InvalidRequest(f"{where}: record {index} {problem}. {_NOTHING}")
         total_bytes += record_bytes(record)
         if total_bytes > APPEND_BYTES_MAX:
             raise _too_large(where)
         rows.append(record)
     return _columns(rows, now_ms)
+
+
+def _record(row: Mapping[str, Any], columns: Columns, where: str) -> Record:
+    """A dict as a record. A field that is missing would make a tombstone of it, or take its key away: it is refused."""
+    known = [name for name in row if type(name) is str]
+    sources = columns.find(known, where)
+    extra = [name for name in row if name not in APPEND.names]
+    if extra and not columns.chosen:
+        raise InvalidRequest(
+            f"{where} has a field {extra[0]!r}, which is not one of {', '.join(APPEND.names)}. {_NOTHING}"
+        )
+    if "value" not in sources:
+        raise InvalidRequest(f"{where} has no value: give each record one (None is a tombstone). {_NOTHING}")
+    return record_of(row, sources)
 
 
 def _columns(rows: list[Record], now_ms: int) -> pa.Table:
@@ -100,8 +128,7 @@ def _header_entries(record: Record) -> list[dict[str, str | bytes | None]] | Non
 
 def _too_large(where: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{where}: the append holds more than {APPEND_BYTES_MAX} bytes: append it in parts. "
-        "None of this batch was appended"
+        f"{where}: the append holds more than {APPEND_BYTES_MAX} bytes: append it in parts. {_NOTHING}"
     )
 
 
@@ -115,9 +142,7 @@ def _refuse(bad: Flags, where: _Place, what: str) -> None:
     if len(rows):
         named = ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
         named += ", …" if len(rows) > _ROWS_NAMED else ""
-        raise InvalidRequest(
-            f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. None of this batch was appended"
-        )
+        raise InvalidRequest(f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. {_NOTHING}")
 
 
 def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:
@@ -129,9 +154,7 @@ def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:
 def _check_headers(table: pa.Table, where: _Place) -> None:
     entries: Any = table.column("headers").chunk(0).flatten()
     if entries.null_count or entries.field("key").null_count:
-        raise InvalidRequest(
-            f"{where.name}: headers hold a null entry or a null name: leave it out. None of this batch was appended"
-        )
+        raise InvalidRequest(f"{where.name}: headers hold a null entry or a null name: leave it out. {_NOTHING}")
     counts = _lengths(table.column("headers").chunk(0))
     what = f"have more than {HEADERS_MAX} headers; the largest number is {int(counts.max())}"
     _refuse(counts > HEADERS_MAX, where, what)

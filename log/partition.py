@@ -13,6 +13,7 @@ from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, Consumer, ConsumerConf
 from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, bounded, check_poll_ms, check_reset
 from lithify.log.follow import follow as _follow
+from lithify.log.frames import Columns
 from lithify.log.handle import Handle
 from lithify.log.info import Looked, PartitionInfo, described, look
 from lithify.log.intake import Records, prepare
@@ -26,7 +27,7 @@ from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, tra
 from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
-from lithify.manifest.model import Checkpoint, PinOwner, SegmentRef
+from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.transactions import Reach, TransactionStamp
@@ -53,9 +54,21 @@ class Partition(Handle):
     methods raise NotFound once the topic is deleted, even if a new topic has the same name.
     """
 
-    def append(self, records: Records, txn: tuple[str, int] | None = None) -> range:
-        """Append records, or a table with columns key, value and optionally timestamp_ms and headers, as one atomic
-        commit of at most 512 MiB; answers with their offsets, in order. On return they are durable.
+    def append(
+        self,
+        records: Records,
+        txn: tuple[str, int] | None = None,
+        *,
+        key: str | None = None,
+        value: str | None = None,
+        timestamp: str | None = None,
+    ) -> range:
+        """Append records, dicts, or a table with columns key, value and optionally timestamp_ms and headers, as one
+        atomic commit of at most 512 MiB; answers with their offsets, in order. On return they are durable.
+
+        A table is anything that speaks Arrow: a DataFrame of pandas or polars, a relation of DuckDB, what pyarrow has.
+        `key`, `value` and `timestamp` name its columns (or the fields of dicts) if they have other names; columns that
+        are not named are left out then. Text is stored as UTF-8.
 
         `txn` is (application, version): an application's version is appended once, however often it is tried; versions
         only grow. It is remembered until the application was idle for transactional.id.expiration.ms, or longer. An
@@ -65,7 +78,8 @@ class Partition(Handle):
         Raises CommitUnknown: it may have been appended; give its token to `outcome`.
         """
         transaction = stamp_of(txn)
-        table = prepare(records, self._config(), self._driver.now_ms(), self._files.name)
+        columns = Columns(key, value, timestamp)
+        table = prepare(records, self._config(), self._driver.now_ms(), self._files.name, columns=columns)
         return self.append_prepared(table, transaction=transaction)
 
     def append_prepared(
@@ -301,11 +315,15 @@ class Partition(Handle):
         """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`."""
         return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
 
-    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As `scan`, for whatever reads Arrow: `polars.DataFrame(part)`, or DuckDB's `from part`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def get(self, key: bytes | str, *, max_staleness_ms: int = 0) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted. `max_staleness_ms` as in `get_many`."""
         return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
 
-    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+    def get_many(self, keys: Iterable[bytes | str], *, max_staleness_ms: int = 0) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order, all from one manifest.
 
         With `max_staleness_ms` (at most an hour) that manifest may be one that was the newest less than so long ago: it
@@ -318,8 +336,12 @@ class Partition(Handle):
         [b'team', None, b'free']
         """
         return self._gets.get_many(
-            keys, max_staleness_ms, lambda ms: self._open(self._run(self._gets.recent.within(ms)))
+            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store
         )
+
+    def _recent(self, staleness_ms: int) -> Manifest:
+        known = self._gets.recent.known(staleness_ms, self._driver.now_ms()) if staleness_ms else None
+        return known or self._run(self._gets.recent.within(staleness_ms))
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lithify.log.record import Record
+from lithify.log.record import Record, as_bytes
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.partitioner import partition_for_key, partitions_for_keys
 from lithify.segment.stayed import stays
@@ -14,15 +14,15 @@ from lithify.store.errors import InvalidRequest
 __all__ = ["check_keys", "get_placed", "here", "partition_now"]
 
 
-def check_keys(keys: Iterable[bytes], where: str) -> list[bytes]:
-    """Raises InvalidRequest for what is not a list of keys."""
+def check_keys(keys: Iterable[bytes | str], where: str) -> list[bytes]:
+    """The keys as bytes: text is UTF-8. Raises InvalidRequest for what is not a list of keys."""
     given: Any = keys
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise InvalidRequest(f"{where}: get_many takes a list of keys, not {type(given).__name__}")
-    wanted = list(keys)
+    wanted: list[bytes] = [as_bytes(key) for key in keys]
     for key in wanted:
         if type(key) is not bytes:
-            raise InvalidRequest(f"{where}: a key is bytes, not {type(key).__name__}")
+            raise InvalidRequest(f"{where}: a key is bytes, or text in UTF-8, not {type(key).__name__}")
     return wanted
 
 

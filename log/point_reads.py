@@ -1,6 +1,8 @@
 """Gets of a partition, from a head that is recent enough, whatever is collected meanwhile (docs/rfcs/0025)."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from lithify.log.placed import check_keys
 from lithify.log.recent import RecentHead, check_staleness_ms
@@ -12,6 +14,7 @@ from lithify.segment.points import Points
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 from lithify.store.errors import SnapshotExpired, Unavailable
+from lithify.store.port import Store
 
 __all__ = ["PointReads"]
 
@@ -34,13 +37,22 @@ class PointReads:
         return known
 
     def get_many(
-        self, keys: Iterable[bytes], max_staleness_ms: int, opened: Callable[[int], Snapshot]
+        self,
+        keys: Iterable[bytes | str],
+        max_staleness_ms: int,
+        opened: Callable[[int], Snapshot],
+        likely: Callable[[], Snapshot | None],
+        store: Store,
     ) -> list[Record | None]:
-        """As `Partition.get_many`; `opened` opens a head that is at most so old."""
+        """As `Partition.get_many`; `opened` opens a head that is at most so old, `likely` what may turn out to be the
+        head (None: nothing is known)."""
         wanted = check_keys(keys, self._name)
         staleness_ms = check_staleness_ms(max_staleness_ms, self._name)
         for _ in range(LOOKS_MAX):
-            snapshot = opened(staleness_ms)
+            guess = likely() if store.far and not staleness_ms else None
+            snapshot, found = (opened(staleness_ms), None) if guess is None else _both(store, opened, guess, wanted)
+            if found is not None:
+                return found
             try:
                 return snapshot.get_many(wanted)
             except SnapshotExpired:
@@ -48,3 +60,20 @@ class PointReads:
                 # nothing about the keys: ask the head. Test: tests/log/test_staleness.py
                 staleness_ms = 0
         raise Unavailable(f"{self._name}: collection overtook {LOOKS_MAX} reads; retry")
+
+
+def _both(
+    store: Store, opened: Callable[[int], Snapshot], guess: Snapshot, wanted: list[bytes]
+) -> tuple[Snapshot, list[Record | None] | None]:
+    """The head, and what `guess` has of the keys if that is the head: asked for side by side (docs/rfcs/0030).
+
+    SUBTLE! 1. Rows are read by manifest 7. 2. Somebody appends, in 8, and is acknowledged. 3. We ask for the head, and
+    answer by 7. So the rows count only if the search, which began with this call, ends at the very manifest that they
+    were read by; they are the same whenever they are read, for segments never change. If one of them is gone or damaged
+    that says nothing, either: it is read again, by the head. Tests: tests/log/test_rows_beside_the_head.py
+    """
+    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many, wanted)]
+    head, found = store.side_by_side(calls)
+    if isinstance(head, Exception):
+        raise head
+    return head, None if isinstance(found, Exception) or not head.shows(guess) else found

@@ -20,7 +20,7 @@ def check_staleness_ms(given: object, where: str) -> int:
 
 
 class RecentHead:
-    """Not thread-safe, but for `appended`: one coroutine at a time."""
+    """Not thread-safe, but for `appended` and `known`: one coroutine at a time."""
 
     def __init__(self, files: PartitionFiles) -> None:
         self._files = files
@@ -37,10 +37,9 @@ class RecentHead:
         with self._lock.mine():
             self._appended_to = max(self._appended_to, offsets.stop)
 
-    async def within(self, staleness_ms: int) -> Manifest:
-        """A manifest that was the head less than `staleness_ms` ago, by the store's clock; 0: the head, as every reader
-        finds it. What this process has committed through the same files is in it. Raises NotFound."""
-        now_ms = await Now()
+    def known(self, staleness_ms: int, now_ms: int) -> Manifest | None:
+        """As `within`, if it is known already. Thread-safe: whoever may be answered from memory waits for nobody who
+        asks the store. If another thread finds a newer head meanwhile, `seen` says so."""
         known = self._known
         # SUBTLE! What was committed here is newer than what is known, but is not taken from `seen`: 1. We commit 8. 2.
         # Others commit 9, which `seen` now has from a race that we lost. 3. Whether 9 is dead was not asked. Test:
@@ -51,6 +50,15 @@ class RecentHead:
             and self._files.manifest.seen.number <= known.id
             and self._appended_to <= known.next_offset
         ):
+            return known
+        return None
+
+    async def within(self, staleness_ms: int) -> Manifest:
+        """A manifest that was the head less than `staleness_ms` ago, by the store's clock; 0: the head, as every reader
+        finds it. What this process has committed through the same files is in it. Raises NotFound."""
+        now_ms = await Now()
+        known = self.known(staleness_ms, now_ms)
+        if known is not None:
             return known
         # SUBTLE! The head is as old as the question: the process may have slept before the reply. Test:
         # tests/log/test_staleness.py

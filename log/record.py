@@ -1,14 +1,26 @@
 """One record, as users hold it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from types import NoneType
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from lithify.segment.point_parts import Row
 
-__all__ = ["HEADERS_MAX", "Headers", "Record", "record_bytes", "record_problem", "to_record", "to_records"]
+__all__ = [
+    "HEADERS_MAX",
+    "Headers",
+    "Record",
+    "as_bytes",
+    "record_bytes",
+    "record_of",
+    "record_problem",
+    "to_record",
+    "to_records",
+]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -16,6 +28,7 @@ HEADERS_MAX = 10_000  # of one record: as a Record, each takes some 150 bytes of
 
 _BYTES = (bytes, NoneType)
 _PAIRS = (tuple, list)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 1024  # converted to Python objects at a time
 
 
@@ -38,10 +51,33 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     offset: int | None = None
 
 
+def record_of(row: Mapping[str, Any], sources: Mapping[str, str]) -> Record:
+    """A dict as a record: `sources` says which of its fields are key, value, timestamp_ms and headers. Text becomes
+    UTF-8, an aware datetime milliseconds, a dict of headers pairs. What does not fit stays as it is, for
+    `record_problem`."""
+    given = {name: row[source] for name, source in sources.items() if source in row}
+    headers = given.get("headers") or ()
+    if isinstance(headers, Mapping):
+        headers = tuple((name, as_bytes(value)) for name, value in headers.items())
+    time_ms = _as_ms(given.get("timestamp_ms"))
+    return Record(as_bytes(given.get("key")), as_bytes(given.get("value")), time_ms, headers)
+
+
+def _as_ms(given: Any) -> Any:
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        return (given - _EPOCH) // timedelta(milliseconds=1)
+    return given
+
+
+def as_bytes(given: Any) -> Any:
+    """Text as UTF-8; anything else, and text that has none, as it is."""
+    return given.encode() if isinstance(given, str) and _has_utf8(given) else given
+
+
 def record_problem(record: object) -> str | None:
     """Why `record` cannot be appended to any topic; None: it can. Names types, never contents."""
     if not isinstance(record, Record):
-        return f"is a {type(record).__name__}, not a lithify.Record"
+        return f"is a {type(record).__name__}, not a lithify.Record or a dict"
     for name, given in (("key", record.key), ("value", record.value)):
         if type(given) not in _BYTES:
             return f"has a {name} of type {type(given).__name__}: give bytes or None"

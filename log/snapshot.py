@@ -1,6 +1,7 @@
 """Read a partition as it was in one manifest."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -8,10 +9,11 @@ import pyarrow as pa
 from lithify.log.held import hold_of
 from lithify.log.placed import check_keys
 from lithify.log.planning import Wanted, check_offsets, cut, target_of, wanted
+from lithify.log.positions_in_log import offset_at, offset_of_last
 from lithify.log.record import Record, to_record, to_records
 from lithify.log.whole import Whole
 from lithify.manifest.bounds import Bounds
-from lithify.manifest.model import Checkpoint, Manifest
+from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.offset_order import in_offset_order, sorts
@@ -21,7 +23,7 @@ from lithify.segment.read_plan import whole_task
 from lithify.segment.read_task import ReadTask, View
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
-from lithify.store.errors import LithifyError, NotFound, OffsetOutOfRange
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
 
 __all__ = ["Snapshot"]
 
@@ -71,6 +73,10 @@ class Snapshot:
     def manifest_id(self) -> int:
         return self._manifest.id
 
+    def shows(self, other: "Snapshot") -> bool:
+        """Whether both are of one and the same manifest, read once."""
+        return self._manifest is other._manifest
+
     @property
     def log_start_offset(self) -> int:
         return self._floor
@@ -87,6 +93,26 @@ class Snapshot:
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
         return self._reader(self._in_offset_order(start_offset, end_offset))
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """The offset of the first record that is not older than `timestamp_ms`, as Kafka's offsetsForTimes; None: all
+        are older. Records need not be in the order of their times. Values are not read."""
+        if type(timestamp_ms) is not int:
+            raise InvalidRequest(f"{self._where}: timestamp_ms is a whole number of milliseconds since 1970")
+        return self._looked_for(partial(offset_at, timestamp_ms=timestamp_ms))
+
+    def offset_of_last(self, records: int) -> int:
+        """The offset at which the last so many records begin; fewer, if there are not so many. Values are not read."""
+        if type(records) is not int or records < 0:
+            raise InvalidRequest(f"{self._where}: give a number of records: 0 or more")
+        found = self._looked_for(partial(offset_of_last, count=records)) if records else None
+        return self.next_offset if found is None else found
+
+    def _looked_for(self, look: Callable[[Segments, Iterable[SegmentRef], int], int | None]) -> int | None:
+        try:
+            return look(self._segments, self._manifest.segments(), self._floor)
+        except NotFound as missing:
+            raise self._explain(self._manifest, missing) from missing
 
     def sorts(self, start_offset: int) -> bool:
         """Whether `read` from there needs a sort: compaction has put records in key order."""
@@ -105,6 +131,10 @@ class Snapshot:
         asked = wanted(self._where, low=low, high=high, columns=columns, tombstones=tombstones)
         whole = self.task(asked)
         return pa.RecordBatchReader.from_batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def plan(
         self,
@@ -190,11 +220,11 @@ class Snapshot:
             self._commit(DeleteCheckpoint(self.checkpoint.id))
             self.checkpoint = None
 
-    def get(self, key: bytes) -> Record | None:
+    def get(self, key: bytes | str) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted."""
         return self.get_many((key,))[0]
 
-    def get_many(self, keys: Iterable[bytes]) -> list[Record | None]:
+    def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
         wanted = check_keys(keys, self._where)
         try:

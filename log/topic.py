@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import structlog
 from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
 from lithify.log.follow import POLL_MS, OffsetReset, check_reset
+from lithify.log.frames import AS_NAMED, Columns
 from lithify.log.info import Looked, PartitionFailure, PartitionInfo, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
@@ -210,15 +211,18 @@ class Topic:
     def _is_fresh(self) -> bool:
         return young(self._read_at_ms, self._driver.now_ms(), CONFIG_FRESH_MS)
 
-    def append(self, records: Records) -> dict[int, range]:
-        """Append records, or a table, each to the partition of its key; returns the offsets in each partition.
+    def append(
+        self, records: Records, *, key: str | None = None, value: str | None = None, timestamp: str | None = None
+    ) -> dict[int, range]:
+        """Append records, dicts, or a table, each to the partition of its key; returns the offsets in each partition.
+        `key`, `value` and `timestamp` name columns, as in `Partition.append`.
 
         Keys go where Kafka's default partitioner puts them; all keyless records of one append go to one partition,
         those of the next append to another. Each partition's part is atomic, the whole is not: the parts are appended
         side by side, and if some fail, the notes of the error say which, and what was appended. Raises as
         `Partition.append`, CommitUnknown if that is so of any part; if any record is invalid, nothing is appended.
         """
-        table = self.prepare(records)
+        table = self.prepare(records, columns=Columns(key, value, timestamp))
         partitions = self.partitions
         parts = list(rows_by_partition(table, partitions, next(self._sticky) % partitions))
         outcomes = self._driver.each(lambda part: self.partition(part[0]).append_prepared(part[1]), parts)
@@ -229,9 +233,9 @@ class Topic:
             raise _worst(failed, done)
         return done
 
-    def prepare(self, records: Records, *, first: int = 0) -> pa.Table:
+    def prepare(self, records: Records, *, columns: Columns = AS_NAMED, first: int = 0) -> pa.Table:
         """A table for `append_prepared`. Refusals count rows from `first`. Raises InvalidRequest, NotFound."""
-        return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name, first=first)
+        return prepare(records, self._fresh_config(), self._driver.now_ms(), self.name, columns=columns, first=first)
 
     def producer(self, id: str | None = None, config: Mapping[str, str | int] | None = None) -> Producer:  # noqa: A002
         """Send records one by one, in batches. With an `id` it is idempotent, and fences former holders of the id.
@@ -292,6 +296,15 @@ class Topic:
             raise InvalidRequest(f"{self.name}: partitions must be a list of at least one number, such as [0, 2]")
         return sorted(set(numbers))
 
+    def read(self) -> Iterator[Record]:
+        """Every stored record, one partition after the other, each in offset order, as `Partition.read`."""
+        return itertools.chain.from_iterable(part.read() for part in self.snapshot().partitions)
+
+    def offsets_for_timestamp(self, timestamp_ms: int) -> dict[int, int | None]:
+        """`Partition.offset_for_timestamp` of each partition, by number."""
+        snapshots = enumerate(self.snapshot().partitions)
+        return {number: snapshot.offset_for_timestamp(timestamp_ms) for number, snapshot in snapshots}
+
     def scan(
         self,
         tombstones: bool = False,
@@ -305,6 +318,10 @@ class Topic:
         `low`, `high`, `columns` as in `Partition.scan`.
         """
         return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As `scan`, for whatever reads Arrow: `polars.DataFrame(topic)`, or DuckDB's `from topic`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
 
     def snapshot(self, ttl: int | timedelta | None = None, *, manifests: Sequence[int] | None = None) -> TopicSnapshot:
         """A snapshot of each partition, one after the other: the newest, or those `manifests`, a number for each. `ttl`
@@ -321,12 +338,12 @@ class Topic:
         parts = [self.partition(number) for number in range(places.partitions)]
         return pinned_topic(self.name, places, parts, check_checkpoint_name(name), self._driver.each)
 
-    def get(self, key: bytes, *, max_staleness_ms: int = 0) -> Record | None:
+    def get(self, key: bytes | str, *, max_staleness_ms: int = 0) -> Record | None:
         """The latest record of `key`; None: there is none, or it was deleted. Looks in the key's present partition, as
         `scan` does. `max_staleness_ms` as in `Partition.get_many`."""
         return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
 
-    def get_many(self, keys: Iterable[bytes], *, max_staleness_ms: int = 0) -> list[Record | None]:
+    def get_many(self, keys: Iterable[bytes | str], *, max_staleness_ms: int = 0) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order; those in one partition from one manifest."""
         wanted = check_keys(keys, self.name)
         self._fresh_config()

@@ -69,6 +69,10 @@ class TopicSnapshot:
 
         return pa.RecordBatchReader.from_batches(schema_of(asked.columns), Whole(batches(), self.topic))
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
     def plan(
         self,
         *,
@@ -121,11 +125,11 @@ class TopicSnapshot:
             for snapshot, start in zip(self.partitions, starts, strict=True)
         ]
 
-    def get(self, key: bytes) -> Record | None:
+    def get(self, key: bytes | str) -> Record | None:
         """As `Topic.get`."""
         return self.get_many((key,))[0]
 
-    def get_many(self, keys: Iterable[bytes]) -> list[Record | None]:
+    def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `Topic.get_many`."""
         wanted = check_keys(keys, self.topic)
         return get_placed(self.places, wanted, lambda number, mine: self.partitions[number].get_many(mine))

@@ -1,6 +1,7 @@
 """A warehouse: the topics under one root URL."""
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ class WarehouseInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open(  # noqa: A001 - part of the public API, as lithify.open
-    url: str, clock: Clock | None = None, storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str], clock: Clock | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> "Warehouse":
     """Open the warehouse under `url`: s3://bucket/prefix, file:///folder, a path, memory://name, or another URL that
     fsspec knows. Makes no request. Raises InvalidRequest.

@@ -63,7 +63,7 @@ class Append:
 
     def placed(self, head: Manifest, number: int, now_ms: int) -> Next[Manifest, range] | Already[range] | Refused:
         """As `apply`, but the time index and the floor are left as they are."""
-        known = self._known(head)
+        known = self.known(head)
         if known is not None:
             return known
         if head.sealed:
@@ -99,7 +99,7 @@ class Append:
         value = replace(_placed(head, (self.segment,), number), producers=producers, transactions=transactions)
         return Next(value, range(base, base + rows))
 
-    def _known(self, head: Manifest) -> Already[range] | None:
+    def known(self, head: Manifest) -> Already[range] | None:
         """Whether the head already has this segment, by its id."""
         for known in (*reversed(head.l0), *reversed(head.retired)):
             if known.id == self.segment.id and known.base_offset is not None:

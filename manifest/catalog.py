@@ -292,14 +292,16 @@ async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
     return tuple(found)
 
 
-async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> None:
+async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> bool:
     """Commit the bounds of `topic` to a partition that an interrupted alter did not reach, judging by the head last
-    seen. Costs nothing if they agree."""
+    seen. Costs nothing if they agree. Answers whether it committed."""
     head, bounds = files.manifest.seen.value, retention_of(parse(topic.config))
     if head is None or head.topic_id != topic.topic_id or head.sealed:
-        return
+        return False
     if head.retention is None or (head.config_at < topic.id and head.retention != bounds):
         await files.manifest.commit(SetBounds(bounds, topic.id, bounds_before(topic)))
+        return True
+    return False
 
 
 async def delete_topic(lineage: Lineage[TopicFile], topic: TopicFile) -> None:

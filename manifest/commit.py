@@ -13,7 +13,7 @@ import msgspec
 
 from lithify.manifest.ages import young
 from lithify.manifest.codec import check_belongs, decode, encode
-from lithify.manifest.gallop import STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
+from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
@@ -114,6 +114,8 @@ class Lineage(Generic[S]):
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
         self._searched = False  # whether `seen` was the head once
+        self._ahead: Version[S] | None = None  # the number after `seen`, found by `moved`
+        self._stride = 0  # how many numbers a warm search last found beyond the next one
 
     @property
     def seen(self) -> Version[S]:
@@ -153,11 +155,13 @@ class Lineage(Generic[S]):
         can only be reported as unknown (P4).
         """
         fresh = young(self._seen_ms, await Now(), FRESH_MS)
-        return self._seen if self._seen.number and fresh else await self.refresh()
+        return self._seen if self._searched and fresh else await self.refresh()
 
     async def moved(self) -> bool:
-        """Whether there is a number after the newest one seen. Costs one GET; its absence proves nothing."""
-        return await Get(self.chain.key(self._seen.number + 1)) is not None
+        """Whether there is a number after the newest one seen. Costs one GET; its absence proves nothing. What it finds
+        is where the next search begins."""
+        self._ahead = await self._step(self._seen.number + 1)
+        return self._ahead is not None
 
     async def refresh(self) -> Version[S]:
         """The head (P3). Costs two GETs, one after the other, if nothing has changed."""
@@ -185,17 +189,14 @@ class Lineage(Generic[S]):
     async def _search(self, low: Version[S]) -> Version[S] | None:
         """The last number of the dense stretch above `low` (seen, or the boundary); not always with its content. None:
         what was found has vanished again."""
-        there = low.number == 0  # nothing at all is an answer, a boundary with nothing above it is none
+        there, near = low.number == 0, None  # nothing at all is an answer, a boundary with nothing above it is none
         if low.value is not None or (there and self._searched):
-            try:
-                step = await self.read(low.number + 1)
-            except Corrupt:
-                # It is there. If it is the head, whoever needs it meets the damage later; what came after it does not
-                # need it.
-                step = Version(low.number + 1, None)
+            step, self._ahead = self._ahead, None
+            if step is None or step.number != low.number + 1:
+                step = await self._step(low.number + 1)
             if step is None:
                 return low
-            low, there = step, True
+            low, there, near = step, True, min(self._stride + self._stride // 2, NEAR_MAX)
         objects: dict[int, Object] = {}
 
         async def look(numbers: Sequence[int]) -> Sequence[bool]:
@@ -206,15 +207,26 @@ class Lineage(Generic[S]):
             objects.update((number, found) for number, found in zip(numbers, replies, strict=True) if found is not None)
             return [found is not None for found in replies]
 
-        end = await end_of_stretch(low.number, look, STRIDES_FIRST_SMALL if self._dead_at is None else STRIDES_FIRST)
+        strides = STRIDES_FIRST_SMALL if self._dead_at is None else STRIDES_FIRST
+        end = await end_of_stretch(low.number, look, strides, near or 0)
         if end is None:
             raise Unavailable(
                 f"{self.chain.prefix}: every number seems to exist, so something other than the store may be "
                 "answering. Check proxies, and retry"
             )
+        if near is not None:
+            self._stride = end - low.number
         if end == low.number:
             return low if there else None
         return self._decoded(end, objects[end]) if end in objects else Version(end, None)
+
+    async def _step(self, number: int) -> Version[S] | None:
+        """Version `number`, or None. If it is damaged, it is there without its content: if it is the head, whoever
+        needs it meets the damage later; what came after it does not need it."""
+        try:
+            return await self.read(number)
+        except Corrupt:
+            return Version(number, None)
 
     async def _whole(self, found: Version[S] | None) -> Version[S] | None:
         """`found` with its content; None if it has vanished."""

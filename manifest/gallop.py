@@ -3,20 +3,22 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-__all__ = ["NARROW_LOOKS", "STRIDES", "STRIDES_FIRST", "STRIDES_FIRST_SMALL", "end_of_stretch"]
+__all__ = ["NARROW_LOOKS", "NEAR_MAX", "STRIDES", "STRIDES_FIRST", "STRIDES_FIRST_SMALL", "end_of_stretch"]
 
 STRIDES_FIRST = 6  # looks of the first round: 1, 2, 4 … 32 numbers ahead
 STRIDES_FIRST_SMALL = 3  # in a chain that is short as a rule
 STRIDES = 8  # of each later round
 NARROW_LOOKS = 15  # between two strides: 15 numbers are told apart in one round, 255 in two
+NEAR_MAX = 31  # numbers of the first round that are looked at one by one, if about so many are expected
 _STRIDE_MAX = 62  # 2 to the power of this: keys have 20 digits
 
 Look = Callable[[Sequence[int]], Awaitable[Sequence[bool]]]
 """Which of these numbers are there, asked at once."""
 
 
-async def end_of_stretch(low: int, look: Look, strides: int) -> int | None:
-    """The last number of the dense stretch above `low`, or `low` itself. None: every number seems to be there.
+async def end_of_stretch(low: int, look: Look, strides: int, near: int = 0) -> int | None:
+    """The last number of the dense stretch above `low`, or `low` itself. None: every number seems to be there. The
+    first round also looks at each of the next `near` numbers: if the stretch ends among them, it is the only one.
 
     The looks of a round are made in any order while numbers are being added. A number that is there proves that those
     before it were, so what counts is the largest of these, and the smallest above it that is not.
@@ -26,8 +28,9 @@ async def end_of_stretch(low: int, look: Look, strides: int) -> int | None:
         if first >= _STRIDE_MAX:
             return None
         last = min(first + strides, _STRIDE_MAX)
-        reached, absent = await _looked(reached, absent, [low + (1 << power) for power in range(first, last)], look)
-        first, strides = last, STRIDES
+        ahead = {1 << power for power in range(first, last)}.union(range(1, near + 1))
+        reached, absent = await _looked(reached, absent, [low + step for step in sorted(ahead)], look)
+        first, strides, near = last, STRIDES, 0
     while absent - reached > 1:
         reached, absent = await _looked(reached, absent, _between(reached, absent), look)
         assert absent is not None

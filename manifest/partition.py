@@ -11,6 +11,7 @@ from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
 from lithify.manifest.rests import Asks
 from lithify.store.errors import NotFound
+from lithify.store.in_step import both
 
 __all__ = ["Committed", "File", "PartitionFiles"]
 
@@ -93,6 +94,19 @@ class PartitionFiles:
         if asks.compactor and await self.compactor.moved():
             return True
         return asks.boundary and await self.boundary.moved()
+
+    async def heads(self) -> tuple[Manifest, CompactorState | None]:
+        """The head of the manifest and that of `.compactor`, asked for in step. Raises NotFound.
+
+        SUBTLE! A claim is written into the manifest first, then into `.compactor` (P5). 1. We read `.compactor`: its
+        owner shows no life. 2. A standby claims the partition, in both. 3. We read the manifest, whose epoch is the new
+        one: we would claim the next epoch, from an owner that has just begun. Therefore `.compactor` is read again,
+        after the manifest, if it is behind it. Test: tests/protocol/test_p05_heads_together.py
+        """
+        manifest, state = await both(self.head(), self.compactor_state())
+        if manifest.compactor_epoch > (0 if state is None else state.epoch):
+            state = await self.compactor_state()
+        return manifest, state
 
     async def compactor_state(self) -> CompactorState | None:
         """The compactor's state, or None if there never was a compactor or a request."""

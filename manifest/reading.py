@@ -6,7 +6,18 @@ from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT, Manifest
 
-__all__ = ["Reading", "first_state", "held_by"]
+__all__ = ["Heads", "Reading", "first_state", "held_by"]
+
+
+class Heads(NamedTuple):
+    """Both heads of a partition, each of which was the head at or after `now_ms`."""
+
+    manifest: Manifest
+    state: CompactorState | None  # None: there is no `.compactor` file yet
+    now_ms: int
+
+    def reading(self, config: TopicConfig) -> "Reading":
+        return Reading.of(self.manifest, self.state, config, self.now_ms)
 
 
 class Reading(NamedTuple):

@@ -35,9 +35,24 @@ from lithify.manifest.transactions import (
 from lithify.manifest.words import span_text
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["AppendUploaded", "BeginUpload", "find_upload", "offsets_of", "ran_out", "still_stand", "upload_of"]
+__all__ = [
+    "AppendUploaded",
+    "BeginUpload",
+    "UploadGone",
+    "find_upload",
+    "offsets_of",
+    "ran_out",
+    "still_stand",
+    "upload_of",
+]
 
 _ID = re.compile(r"[0-9a-f]{16}")
+
+
+class UploadGone(Unavailable):
+    """The manifest does not have the upload any more. Waiting does not bring it back."""
+
+    retryable = False
 
 
 def ran_out(upload: Upload, now_ms: int) -> bool:
@@ -203,7 +218,7 @@ class AppendUploaded:
         return Next(replace(head, uploads=_noted(head, mine, done)), offsets)
 
     def _gone(self, head: Manifest) -> Unavailable:
-        return Unavailable(
+        return UploadGone(
             f"{head.topic}/{head.partition}: upload {self.name} was removed: it had expired, or it was appended and "
             "others needed its place. This call appended nothing; if an earlier one was never answered, look for its "
             "records first. Then begin another upload, and write its segments again"

@@ -49,11 +49,13 @@ class Outputs:
     ) -> None:
         """SUBTLE! Whoever stops a task relies on it that nothing is written any more: an upload that is completed
         beside the merge is waited for. Test: tests/segment/test_outputs.py"""
-        if self._writer is not None:
-            self._writer.abort()
-        if self._ending is not None:
-            with suppress(Exception):  # there is an error already
-                self._ending.settle()
+        try:
+            if self._writer is not None:
+                self._writer.abort()
+        finally:
+            if self._ending is not None:
+                with suppress(Exception):  # there is an error already
+                    self._ending.settle()
 
     def write(self, batch: pa.RecordBatch) -> None:
         for rows in pieces(batch, max(_STEP_BYTES_MIN, self._task.output_bytes // _STEPS)):

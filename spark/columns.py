@@ -43,7 +43,7 @@ _GIVEN_BY_THE_LOG = ("offset", "partition")
 _ACCEPTED = {
     "key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
-    "timestamp_ms": (LongType, IntegerType, TimestampType, TimestampNTZType),
+    "timestamp_ms": (LongType, IntegerType, TimestampType),
     "headers": (ArrayType,),
 }
 
@@ -53,18 +53,44 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def check_given(schema: StructType, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a schema that the user gave: some of `columns`, with the types that they have."""
+    """The columns of a schema that the user gave: some of `columns`, each once, with the types that they have.
+
+    SUBTLE! NOT NULL is refused. Spark would plan by it: it answers `WHERE key IS NULL` without looking, though records
+    without a key are there. Test: tests/spark/test_columns.py"""
     wanted = {field.name: field.dataType for field in spark_schema(columns)}
+    if not schema.fields:
+        raise InvalidRequest(f"the schema given to the read has no column: name some of {', '.join(wanted)}")
+    _check_each_once(schema, "leave one out")
     for field in schema:
         if field.name not in wanted:
-            raise InvalidRequest(f"the schema names a column {field.name!r}; there are {', '.join(wanted)}")
-        if field.dataType != wanted[field.name]:
-            kind = wanted[field.name].simpleString()
+            near = f" (case counts: {field.name.lower()})" if field.name.lower() in wanted else ""
+            raise InvalidRequest(f"the schema names a column {field.name!r}{near}; there are {', '.join(wanted)}")
+        given, kind = field.dataType.simpleString(), wanted[field.name].simpleString()
+        if given != kind:
             raise InvalidRequest(
-                f"the schema says {field.name} is {field.dataType.simpleString()}; it is {kind}: leave the schema out, "
-                "and cast afterwards"
+                f"the schema says {field.name} is {given}; it is {kind}: leave the schema out, and cast afterwards"
+            )
+        if not field.nullable or not _all_nullable(field.dataType):
+            raise InvalidRequest(
+                f"the schema says that {field.name}, or something within it, is never null; Spark is not promised "
+                "that: leave NOT NULL out, and filter afterwards"
             )
     return tuple(field.name for field in schema)
+
+
+def _check_each_once(schema: StructType, remedy: str) -> None:
+    names = [field.name.lower() for field in schema]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequest(f"two columns are named {twice[0]!r} (case does not count): {remedy}")
+
+
+def _all_nullable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return kind.containsNull and _all_nullable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(field.nullable and _all_nullable(field.dataType) for field in kind)
+    return True
 
 
 def for_spark(batch: pa.RecordBatch, columns: Sequence[str], partition: int) -> pa.RecordBatch:
@@ -82,10 +108,8 @@ def for_spark(batch: pa.RecordBatch, columns: Sequence[str], partition: int) -> 
 def check_written(schema: StructType) -> None:
     """Raises InvalidRequest unless rows of this schema can be appended. `offset` and `partition` are let in, and left
     out of what is written, so that what was read from a topic can be written to another as it is."""
+    _check_each_once(schema, "rename or drop one")
     names = [field.name.lower() for field in schema]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidRequest(f"two columns are named {twice[0]!r} (case does not count): rename or drop one")
     for name in ("key", "value"):
         if name not in names:
             raise InvalidRequest(
@@ -109,7 +133,15 @@ def _check_field(field: StructField) -> None:
             "timestamp_ms": "a number of milliseconds since 1970, or a timestamp",
             "headers": "array<struct<key:string,value:binary>>",
         }.get(name, "binary or string")
-        raise InvalidRequest(f"column {field.name!r} is {field.dataType.simpleString()}; it must be {wanted}: cast it")
+        zone = ". CAST(… AS TIMESTAMP) takes it in the session's time zone" if _zoneless(field.dataType) else ""
+        kind = field.dataType.simpleString()
+        raise InvalidRequest(f"column {field.name!r} is {kind}; it must be {wanted}: cast it{zone}")
+
+
+def _zoneless(kind: DataType) -> bool:
+    """SUBTLE! A time without a zone is not a moment. Taken for UTC, as Arrow's cast would, a record's time would differ
+    by hours from what Spark itself says it is, without an error. Test: tests/spark/test_columns.py"""
+    return isinstance(kind, TimestampNTZType)
 
 
 def _is_headers(kind: DataType) -> bool:

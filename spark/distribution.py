@@ -1,15 +1,26 @@
 """Over how many partitions a write distributes its keys: decided on the driver, and looked at again before the first
 commit (RFC 0013, 0022)."""
 
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from lithify.log.topic import Topic
 
 __all__ = ["Former", "application_over", "check_distribution", "distributed_over", "former_of"]
+
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Each(Protocol):
+    """As `Opened.each`."""
+
+    def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> list[T]: ...
 
 
 def application_over(application: str, count: int) -> str:
@@ -38,23 +49,29 @@ class Former:
         return now
 
 
-def former_of(topic: "Topic") -> Former:
+def _one_after_the_other(work: Callable[[A], T], items: Iterable[A], /) -> list[T]:
+    return [work(item) for item in items]
+
+
+def former_of(topic: "Topic", each: Each = _one_after_the_other) -> Former:
     """Asks nothing of a topic that has never grown; of another one the heads of its former partitions."""
     counts = tuple(reversed(topic.former_partitions()))
     endings = tuple(application_over("", count) for count in counts)
     versions: dict[str, int] = {}
-    for number in range(max(counts, default=0)):
-        for each in topic.partition(number).transactions():
-            if each.application.endswith(endings):
-                versions[each.application] = max(each.version, versions.get(each.application, 0))
+    known = each(lambda number: topic.partition(number).transactions(), range(max(counts, default=0)))
+    for entry in itertools.chain.from_iterable(known):
+        if entry.application.endswith(endings):
+            versions[entry.application] = max(entry.version, versions.get(entry.application, 0))
     return Former(counts, versions)
 
 
-def distributed_over(topic: "Topic", txn: tuple[str, int], now: int) -> int:
-    return former_of(topic).count_for(txn, now)
+def distributed_over(topic: "Topic", txn: tuple[str, int], now: int, each: Each = _one_after_the_other) -> int:
+    return former_of(topic, each).count_for(txn, now)
 
 
-def check_distribution(topic: "Topic", counts: set[int], txn: tuple[str, int] | None) -> None:
+def check_distribution(
+    topic: "Topic", counts: set[int], txn: tuple[str, int] | None, each: Each = _one_after_the_other
+) -> None:
     """Raises Unavailable unless the tasks distributed keys as the topic does now, or as an earlier attempt did that may
     have been appended in part.
 
@@ -66,7 +83,7 @@ def check_distribution(topic: "Topic", counts: set[int], txn: tuple[str, int] | 
     from lithify.store.errors import Unavailable
 
     now = topic.partitions_now()
-    right = now if txn is None else distributed_over(topic, txn, now)
+    right = now if txn is None else distributed_over(topic, txn, now, each)
     if counts != {right}:
         found = " and ".join(str(count) for count in sorted(counts))
         error = Unavailable(

@@ -1,6 +1,7 @@
 """The topic of an option set, on the driver; and what executors need to reach the same store."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from pyspark_lithify.options import Common
 
@@ -14,9 +15,22 @@ from lithify.store.port import StoreSpec
 __all__ = ["Opened", "opened", "topic_on_executor"]
 
 
+A = TypeVar("A")
+T = TypeVar("T")
+
+
 class Opened(NamedTuple):
     topic: Topic
     spec: StoreSpec
+    driver: Driver
+
+    def each(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
+        """As `Driver.each`, side by side if the store is far; but raises the first failure, once all have ended."""
+        outcomes = self.driver.each(work, items)
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+        if failed is not None:
+            raise failed
+        return [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
 
 
 def opened(common: Common) -> Opened:
@@ -30,7 +44,8 @@ def opened(common: Common) -> Opened:
             f"the storage options {', '.join(spec.withheld)} may be secret, and Spark would write them into its event "
             "log: give credentials to the driver and the executors in another way, as environment variables"
         )
-    return Opened(Warehouse(Driver(store)).topic(common.topic), spec)
+    driver = Driver(store)
+    return Opened(Warehouse(driver).topic(common.topic), spec, driver)
 
 
 def topic_on_executor(spec: StoreSpec, topic: str) -> Topic:

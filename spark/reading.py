@@ -13,6 +13,8 @@ from pyspark_lithify.options import ReadOptions
 from pyspark_lithify.telling import told, told_while_read
 
 if TYPE_CHECKING:
+    from pyspark_lithify.opening import Opened
+
     from lithify.log.partition import Partition
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
@@ -48,10 +50,10 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from pyspark_lithify.opening import opened
 
-        topic, spec = opened(self._options.common)
-        tasks = planned(topic, self._options, self._columns)
+        found = opened(self._options.common)
+        tasks = planned(found, self._options, self._columns)
         # An empty list makes Spark call `read` with an InputPartition of its own.
-        return [ReadPartition(task, spec) for task in tasks] or [ReadPartition(None, spec)]
+        return [ReadPartition(task, found.spec) for task in tasks] or [ReadPartition(None, found.spec)]
 
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -65,7 +67,7 @@ class BatchReader(DataSourceReader):
             yield for_spark(batch, self._columns, partition.task.partition)
 
 
-def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "list[ReadTask]":
+def planned(opened: "Opened", options: ReadOptions, columns: Sequence[str]) -> "list[ReadTask]":
     """Tasks of one snapshot. Partitions that are named are read as `Partition.scan` does: with the keys, too, that left
     them when the topic grew."""
     stored = [name for name in columns if name != "partition"] or ["offset"]
@@ -78,20 +80,22 @@ def planned(topic: "Topic", options: ReadOptions, columns: Sequence[str]) -> "li
         "tombstones": options.tombstones,
     }
     if options.partitions is None:
-        return _of_all(topic, options).plan(**common, start_offset=options.offset_from, tasks=options.tasks)
+        return _of_all(opened, options).plan(**common, start_offset=options.offset_from, tasks=options.tasks)
     from lithify.log.planning import held_together
     from lithify.log.topic_snapshot import starts_within
 
     found: list[ReadTask] = []
     share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
-    snapshots = [_of_one(topic, options, place, number) for place, number in enumerate(options.partitions)]
+    wanted = list(enumerate(options.partitions))
+    snapshots = opened.each(lambda each: _of_one(opened.topic, options, *each), wanted)
     starts = starts_within(options.offset_from, snapshots)
     for snapshot, start in zip(snapshots, starts, strict=True):
         found += snapshot.plan(**common, start_offset=start, tasks=share)
     return held_together(found)
 
 
-def _of_all(topic: "Topic", options: ReadOptions) -> "TopicSnapshot":
+def _of_all(opened: "Opened", options: ReadOptions) -> "TopicSnapshot":
+    topic = opened.topic
     if options.checkpoint is not None:
         return topic.pinned(options.checkpoint)
     if options.manifests is None:
@@ -99,7 +103,7 @@ def _of_all(topic: "Topic", options: ReadOptions) -> "TopicSnapshot":
     found = topic.snapshot(manifests=options.manifests)
     if not options.pin:
         return found
-    held = [_kept(topic.partition(number), manifest) for number, manifest in enumerate(options.manifests)]
+    held = opened.each(lambda each: _kept(topic.partition(each[0]), each[1]), list(enumerate(options.manifests)))
     return dataclasses.replace(found, partitions=tuple(held))
 
 

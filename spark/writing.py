@@ -73,8 +73,9 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
 
     from lithify.store.driver import new_id
 
-    topic, spec = opened(options.common)
-    count, former = topic.partitions_now(), former_of(topic) if txn is not None or stream else Former()
+    found = opened(options.common)
+    topic, spec = found.topic, found.spec
+    count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
     if txn is not None:
         count = former.count_for(txn, count)
     names = tuple(field.name for field in schema)
@@ -154,14 +155,15 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     written = [message for message in messages if isinstance(message, Written) and message.segments]
     if not written:
         return
-    topic, _ = opened(options.common)
+    found = opened(options.common)
+    topic = found.topic
     for message in written:
         for task, _ in itertools.chain.from_iterable(message.segments.values()):
             _check_same(topic, task.topic_id, "Nothing was appended.")
     numbers = sorted({number for message in written for number in message.segments})
     for number in numbers:
         _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
-    check_distribution(topic, {message.partitions_count for message in written}, txn)
+    check_distribution(topic, {message.partitions_count for message in written}, txn, found.each)
     done: list[int] = []
     for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
@@ -227,17 +229,20 @@ def _append(
     txn: tuple[str, int] | None,
     wait_ms: int,
 ) -> None:
-    """Append to one partition, and wait while it has too many segments to take more.
+    """Append to one partition, and wait while it has too many segments to take more; only for what waiting can mend.
 
     A version that this partition has, or a lower one, is skipped."""
+    from lithify.manifest.uploads import UploadGone
     from lithify.store.driver import pause
     from lithify.store.errors import AlreadyExists, InvalidRequest, Unavailable
 
+    expired = InvalidRequest(
+        f"{topic.name}/{number}: the write took longer than its upload may last, so what its tasks wrote is gone. "
+        "Write again, with a larger uploadTtlMs"
+    )
     tasks = {(task.keys, task.name): task for task, _ in given}
     if len(tasks) > 1:
-        raise InvalidRequest(
-            f"{topic.name}/{number}: the upload expired while tasks wrote. Write again, with a larger uploadTtlMs"
-        )
+        raise expired  # it was begun anew by a later task
     (task,) = tasks.values()
     for left_ms in range(wait_ms, -1, -_LOOK_EVERY_MS):
         try:
@@ -245,7 +250,9 @@ def _append(
             return
         except AlreadyExists:
             return
-        except Unavailable:
-            if left_ms < _LOOK_EVERY_MS:
+        except UploadGone:
+            raise expired from None
+        except Unavailable as error:
+            if not error.retryable or left_ms < _LOOK_EVERY_MS:
                 raise
             pause(_LOOK_EVERY_MS)

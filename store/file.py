@@ -24,7 +24,7 @@ from lithify.store.file_output import FileOutput, forget, write_all
 from lithify.store.folders import Folders
 from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, Store, StoreSpec
+from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reserve import PIECES, Reserve
 
 __all__ = ["FileStore"]
@@ -59,7 +59,7 @@ class FileStore(Store):
         return f"FileStore({str(self._root)!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
+        raise TypeError(NOT_PICKLED)
 
     @property
     def url(self) -> str:

@@ -22,7 +22,7 @@ from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.followed_clock import FollowedClock
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
+from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.probe import probe
 from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
@@ -56,7 +56,7 @@ class FsspecStore(Store):
         return f"FsspecStore({shown(self._url)!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
+        raise TypeError(NOT_PICKLED)
 
     @property
     def url(self) -> str:

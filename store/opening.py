@@ -26,13 +26,19 @@ _memory: dict[str, MemoryStore] = {}  # by name: opening "memory://x" twice give
 _opened: dict[tuple[int, bytes], Metered] = {}
 
 
-def open_store(url: str, options: Mapping[str, Any] | None = None, clock: Clock | None = None) -> Metered:
+def open_store(
+    url: str | os.PathLike[str], options: Mapping[str, Any] | None = None, clock: Clock | None = None
+) -> Metered:
     """Open a warehouse's root: `s3://bucket/prefix`, `file:///folder`, a path, `memory://name`, or a URL that fsspec
     knows.
 
     `options` are storage options, spelled as for s3fs (or that filesystem). `clock` (-> milliseconds) is the clock of a
     new memory store. Makes no request. Raises InvalidRequest.
     """
+    given: Any = url
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidRequest(f"a URL or a path is text, not {type(given).__name__}")
+    url = os.fspath(url)
     if not url:
         raise InvalidRequest("no URL given: use s3://bucket/prefix, file:///folder or a path")
     if "\0" in url:

@@ -20,6 +20,7 @@ from lithify.store.timings import RequestTimes
 __all__ = [
     "DELETE_KEYS_MAX",
     "HERE",
+    "NOT_PICKLED",
     "PRICES_USD",
     "Create",
     "Delete",
@@ -63,6 +64,12 @@ PRICES_USD = {
     "deletes": 0.0,
 }
 """What one request of each kind costs, by the names in RequestCounts."""
+
+# Why a store, or whatever holds one, does not travel; `StoreSpec` is for lithify's own workers.
+NOT_PICKLED = (
+    "a warehouse, and what was opened of it, cannot be pickled: send its URL, and call lithify.open there; tasks of "
+    "Snapshot.plan and of begin_upload can be sent"
+)
 
 HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 

@@ -10,7 +10,7 @@ from lithify.store import driver
 from lithify.store.credentials import write_credentials
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import Object, ObjectInfo, Outcome, Page, Store, StoreSpec
+from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
 from lithify.store.s3_deletes import Deletes
@@ -56,7 +56,7 @@ class S3Store(Store):
         return f"S3Store({self.url!r})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a store cannot be pickled: send its spec() and open it there with open_spec")
+        raise TypeError(NOT_PICKLED)
 
     @property
     def url(self) -> str:

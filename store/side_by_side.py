@@ -58,7 +58,7 @@ class SideBySide:
 
 class _Batch(Generic[T]):
     def __init__(self, calls: Sequence[Callable[[], T]]) -> None:
-        self._calls = calls
+        self._calls: Sequence[Callable[[], T]] = calls
         self._outcomes: dict[int, T | Exception] = {}
         self._failure: BaseException | None = None  # none that a call may raise: it is the caller's
         self._next = 0
@@ -83,13 +83,17 @@ class _Batch(Generic[T]):
             self._changed.wait_for(lambda: not self._running)
 
     def begin_no_other(self) -> None:
+        """SUBTLE! And hold no call any more: 1. All threads wait for a stalled store. 2. Others make their calls
+        themselves. 3. What they have submitted stays in the pool's queue, with all that was answered. Test:
+        tests/store/test_side_by_side.py"""
         with self._changed:
-            self._next = len(self._calls)
+            self._calls, self._next = (), 0
 
     def outcomes(self) -> list[T | Exception]:
         if self._failure is not None:
             raise self._failure
-        return [self._outcomes[index] for index in range(len(self._calls))]
+        outcomes, self._outcomes = self._outcomes, {}
+        return [outcomes[index] for index in range(len(outcomes))]
 
     def _begin(self) -> int | None:
         with self._changed:

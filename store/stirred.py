@@ -4,13 +4,14 @@ A compactor leaves partitions at rest alone for minutes; what the same process a
 once (docs/rfcs/0026). A hint: whoever is told looks, and nobody relies on being told.
 """
 
-import threading
 import weakref
 from collections.abc import Iterable
 
+from lithify.store.own_lock import OwnLock
+
 __all__ = ["Stirred", "tell"]
 
-_lock = threading.Lock()  # of those who begin to listen
+_lock = OwnLock()  # of those who begin to listen
 # Never changed in place, so that it can be read without the lock.
 _listening: dict[tuple[str, str], tuple["weakref.ref[Stirred]", ...]] = {}
 
@@ -23,7 +24,7 @@ class Stirred:
     def __init__(self, url: str, endpoint_url: str) -> None:
         self._folders: dict[str, None] = {}  # no larger than there are partitions and topics
         place = url, endpoint_url
-        with _lock:
+        with _lock.mine():
             others = tuple(each for each in _listening.get(place, ()) if each() is not None)
             _listening[place] = (*others, weakref.ref(self))
 

@@ -4,6 +4,7 @@ Only the whole content would be certain, and reading it costs as much as the imp
 location, the size, the version or else the time (if known), and a digest of both ends (docs/rfcs/0011).
 """
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,7 +18,7 @@ from lithify.cli.records.explained import explained
 from lithify.store.driver import new_id
 from lithify.store.urls import shown
 
-__all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of"]
+__all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of", "place_of"]
 
 LOOKED_AT_BYTES = 1 << 16  # of each end
 LOCAL_BYTES = 32 << 20  # of a local file: takes a few hundredths of a second
@@ -53,9 +54,18 @@ def identify(url: str, options: Mapping[str, Any]) -> Identity:
         mark, size = mark_of(found), found.get("size")
         digest, compared = _ends(system, path, size)
     # A source that was read whole is the same whenever it was fetched, copied or touched.
-    known = repr((path, size, mark if compared else "", digest)).encode()
-    place = xxhash.xxh32_hexdigest(path.encode())  # identifies a repaired source (cli/records/unfinished.py)
-    return Identity(f"{name}-{place}-{xxhash.xxh3_64_hexdigest(known)}", compared="" if mark else compared)
+    place = place_of(system, path)
+    known = repr((place, size, mark if compared else "", digest)).encode()
+    where = xxhash.xxh32_hexdigest(place.encode())  # identifies a repaired source (cli/records/unfinished.py)
+    return Identity(f"{name}-{where}-{xxhash.xxh3_64_hexdigest(known)}", compared="" if mark else compared)
+
+
+def place_of(system: Any, path: str) -> str:
+    """`path`, however it was spelled.
+
+    SUBTLE! 1. ../sales/ is imported. 2. Its full path is imported, or the same from another folder. 3. As another
+    place, all of it would be appended again. Test: tests/cli/test_source_identity.py"""
+    return os.path.normpath(path) if isinstance(system, LocalFileSystem) else path
 
 
 def mark_of(found: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lithify.log.record import Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["Roles", "keyed_record"]
+__all__ = ["Roles", "keyed_record", "time_ms"]
 
 _YES = {"true", "t", "yes", "y", "1", "d", "delete", "deleted"}
 _NO = {"", "false", "f", "no", "n", "0", "c", "create", "r", "read", "u", "update", "i", "insert", "upsert"}
@@ -172,19 +172,24 @@ def _times(column: Any, first: int) -> Any:
 
 
 def _time(value: Any) -> int | None:
-    """Milliseconds since 1970 of a number of them, or of an ISO 8601 time; without a zone it is UTC."""
     if value is None or value == "":
         return None
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        if _MILLISECONDS.fullmatch(value.strip()):
-            return int(value)
-        try:
-            at = datetime.fromisoformat(value.strip())
-        except ValueError:
-            pass
-        else:
-            since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-            return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000
-    raise _Bad("has a time that is neither milliseconds since 1970 nor ISO 8601")
+    at_ms = time_ms(value) if isinstance(value, str) else None
+    if at_ms is None:
+        raise _Bad("has a time that is neither milliseconds since 1970 nor ISO 8601")
+    return at_ms
+
+
+def time_ms(text: str) -> int | None:
+    """Milliseconds since 1970 of a number of them, or of an ISO 8601 time; without a zone it is UTC. None: it is
+    neither."""
+    if _MILLISECONDS.fullmatch(text.strip()):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    since = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000 + since.microseconds // 1_000

@@ -205,3 +205,27 @@ def test_a_second_reader_of_a_name_ends_the_first(on_files: Lithify) -> None:
         reading.of.send_signal(signal.SIGTERM)
         assert reading.end() == 5
     assert any("another instance" in line for line in reading.said)
+
+
+def test_reading_begins_at_the_last_records_or_at_a_time(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "2", "--config", "retention.ms=-1")
+    rows = [{"key": "k", "value": str(number), "timestamp_ms": 1_767_225_600_000 + number} for number in range(5)]
+    lithify.ok("append", "t", "--partition", "0", input=lines(*rows))
+    lithify.ok("append", "t", "--partition", "1", input=lines(rows[0]))
+    assert places(lithify.records("read", "t", "--tail", "2")) == [(0, 3), (0, 4), (1, 0)]
+    assert places(lithify.records("read", "t", "--from-offset", "-2")) == [(0, 3), (0, 4), (1, 0)]
+    assert lithify.records("read", "t", "--tail", "0") == []
+    assert places(lithify.records("read", "t", "--follow", "--tail", "2", "--limit", "3")) == [(0, 3), (0, 4), (1, 0)]
+    for time in (
+        "1767225600003",
+        "2026-01-01T00:00:00.003Z",
+        "2026-01-01 00:00:00.003999",
+        "2026-01-01T01:00:00.003+01:00",
+    ):
+        assert places(lithify.records("read", "t", "--from-timestamp", time)) == [(0, 3), (0, 4)], time
+    assert places(lithify.records("read", "t", "--from-timestamp", "2026-01-01")) == [(0, n) for n in range(5)] + [
+        (1, 0)
+    ]
+    lithify.refused("read", "t", "--from-timestamp", "yesterday", code=2, saying="ISO 8601")
+    lithify.refused("read", "t", "--from-offset", "1", "--tail", "2", code=2, saying="give one of")
+    lithify.refused("read", "t", "--tail", "2", "--consumer", "c", code=2, saying="consumer reset")

@@ -170,3 +170,18 @@ def test_what_keys_left_behind_when_the_topic_grew_is_told(lithify: Lithify, tmp
     assert {json.loads(line)["key"] for line in target.read_text().splitlines()} == seen
     lithify.ok("append", "t", input=changes(7))
     assert {line["key"] for line in map(json.loads, lithify("scan", "t").stdout.splitlines())} == everything
+
+
+def test_a_scan_of_some_keys(users: Lithify) -> None:
+    keys = ["a", "ab", "abc", "abd", "b", "é", "éa", "\U0010ffff", "\U0010ffffz"]
+    users.ok("append", "users", "--partition", "0", input=lines(*({"key": key, "value": "v"} for key in keys)))
+
+    def scanned(*words: str) -> list[str]:
+        return [line["key"] for line in users.records("scan", "users", *words)]
+
+    for prefix in ("", "ab", "é", "\U0010ffff", "x"):
+        assert scanned("--prefix", prefix) == [key for key in keys if key.startswith(prefix)], prefix
+    assert scanned("--key-from", "ab", "--key-to", "b") == ["ab", "abc", "abd"]
+    assert scanned("--key-to", "ab") == ["a"]
+    users.refused("scan", "users", "--prefix", "a", "--key-from", "b", code=2, saying="give either")
+    users.refused("scan", "users", "--key-from", "b", "--key-to", "a", code=2, saying="low must not be above high")

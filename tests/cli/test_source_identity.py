@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from lithify.cli.records.folder_imports import look_into
 from lithify.cli.records.identity import LOOKED_AT_BYTES, Identity, identify, mark_of
 from lithify.store.driver import new_id
 from lithify.store.errors import InvalidRequest, NotFound
@@ -313,3 +316,12 @@ def test_the_same_bytes_at_another_place_are_another_import(tmp_path: Path) -> N
         put(tmp_path / folder / "in.jsonl", b"{}")
         names.add(identify(str(tmp_path / folder / "in.jsonl"), {}).name)
     assert len(names) == 2
+
+
+def test_the_same_place_spelled_otherwise_is_the_same_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sales" / "deep").mkdir(parents=True)
+    pq.write_table(pa.table({"key": ["k"], "value": ["v"]}), tmp_path / "sales" / "a.parquet")
+    monkeypatch.chdir(tmp_path / "sales")
+    spellings = [f"{tmp_path}/sales/", "../sales/", f"{tmp_path}/sales/deep/..//./", "./", f"file://{tmp_path}//sales/"]
+    assert len({look_into(url, {}).name for url in spellings}) == 1
+    assert len({identify(url + "a.parquet", {}).name for url in spellings}) == 1

@@ -33,7 +33,10 @@ UNFIT = {
     "a number": (7, "give a list of records"),
     "text": ("ab", "record 0 is a str"),
     "bytes": (b"ab", "record 0 is a int"),
-    "a dict": ([GOOD, {"key": b"k"}], "record 1 is a dict"),
+    "a dict without a value": ([GOOD, {"key": b"k"}], "record 1 has no value"),
+    "a dict with more": ([{"key": b"k", "value": b"v", "plan": SECRET}], "record 0 has a field .plan."),
+    "a number in a dict": ([{"key": 7, "value": b"v"}], "record 0 has a key of type int"),
+    "one dict": ({"key": b"k", "value": b"v"}, "give a list of records"),
     "text as key": ([Record(SECRET, b"v")], "record 0 has a key of type str"),  # pyright: ignore
     "a number as value": ([GOOD, Record(b"k", 7)], "record 1 has a value of type int"),  # pyright: ignore
     "a fraction as time": ([Record(b"k", b"v", 1.5)], "timestamp_ms"),  # pyright: ignore
@@ -164,11 +167,15 @@ def test_offsets_outside_the_log(warehouse: Warehouse) -> None:
             part.read_batches(start, end)  # pyright: ignore
 
 
-def test_keys_to_get_are_bytes(warehouse: Warehouse) -> None:
+def test_keys_to_get_are_bytes_or_text(warehouse: Warehouse) -> None:
     topic = warehouse.create_topic("t")
+    topic.append([Record("é".encode(), b"v")])
     for get in (topic.get, topic.partition(0).get, topic.partition(0).snapshot().get):
-        with pytest.raises(InvalidRequest, match="a key is bytes, not str"):
-            get("k")  # pyright: ignore
+        found = get("é")
+        assert found is not None
+        assert found == get("é".encode())
+        with pytest.raises(InvalidRequest, match="a key is bytes, or text in UTF-8, not int"):
+            get(7)  # pyright: ignore
 
 
 def test_topics_and_partitions_that_are_not_there(warehouse: Warehouse) -> None:

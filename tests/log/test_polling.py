@@ -11,7 +11,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Create, Get, Head, Pause, Request
+from lithify.store.port import Create, Get, Head, Pause, Request, Together
 from tests.clock import HandClock
 from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown
@@ -32,9 +32,9 @@ class Slow:
                 assert request.ms > 0
                 self.clock.now_ms += request.ms
                 return None
-            if isinstance(request, Get | Head | Create):
+            if isinstance(request, Get | Head | Create | Together):
                 self.clock.now_ms += answer_ms
-                self.requests += 1
+                self.requests += len(request.requests) if isinstance(request, Together) else 1
             return answer(request)
 
         driver.answer, driver.monotonic_ms = slowly, self.clock

@@ -1,5 +1,6 @@
 """Gets that may answer from a head of a moment ago: what they may miss, and what they never do (docs/rfcs/0025)."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from lithify.store.metered import Metered
 from lithify.store.port import Now
 from tests.clock import HandClock
 from tests.log.compaction import collect, compact, files_of
+from tests.log.producing import WAIT_MS
 
 COMPACTED = {"cleanup.policy": "compact"}
 A_SECOND = 1_000
@@ -171,7 +173,7 @@ def test_many_keys_come_back_in_their_order_from_one_manifest(any_warehouse: War
     assert topic.get_many([]) == topic.partition(0).get_many([]) == []
 
 
-@pytest.mark.parametrize("keys", ["ab", b"ab", [None], ["a"], 5])
+@pytest.mark.parametrize("keys", ["ab", b"ab", [None], ["\ud800"], 5])
 def test_what_is_no_list_of_keys_is_refused(part: Partition, keys: Any) -> None:
     for target in (part, part.snapshot()):
         with pytest.raises(InvalidRequest, match="key"):
@@ -211,3 +213,33 @@ def test_expired_snapshots_still_say_so() -> None:
     collect(warehouse, "t")
     with pytest.raises(SnapshotExpired):
         snapshot.get(b"k")
+
+
+def test_what_is_known_waits_for_nobody_who_asks_the_store(warehouse: Warehouse, part: Partition) -> None:
+    """1. The store answers nobody. 2. One thread of this handle waits for it. 3. Others need nothing of it."""
+    part.append([Record(b"k", b"0")])
+    assert value(part) == b"0"
+    asked, go = threading.Event(), threading.Event()
+    driver: Any = vars(part)["_driver"]
+    plain = driver.answer
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, Now):
+            return plain(request)
+        asked.set()
+        assert go.wait(2 * WAIT_MS / 1000)
+        return plain(request)
+
+    driver.answer = answer
+    waits = threading.Thread(target=part.describe)
+    waits.start()
+    assert asked.wait(WAIT_MS / 1000)
+    found: list[bytes | None] = []
+    reader = threading.Thread(target=lambda: found.append(value(part)))
+    reader.start()
+    reader.join(WAIT_MS / 1000)
+    told = list(found)
+    go.set()
+    waits.join()
+    reader.join()
+    assert told == [b"0"]

@@ -97,7 +97,7 @@ def test_keys_live_where_they_did_when_it_was_pinned(warehouse: Warehouse) -> No
     assert (then.get(moves), (then.get(came) or Record(None, None)).value) == (None, b"then")
     assert scanned(topic) == {moves: b"now", came: b"now"}
     with pytest.raises(InvalidRequest, match="a key is bytes"):
-        then.get("text")  # type: ignore[arg-type]
+        then.get(7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("has", [(0,), (0, 2), (1,), (1, 2, 3), (0, 1, 2), (0, 1, 3)])

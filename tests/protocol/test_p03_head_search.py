@@ -138,6 +138,45 @@ def test_twenty_new_numbers_are_found_in_four_rounds() -> None:
     assert len(held.asked_for(Get, Head, Together)) == 4
 
 
+def test_a_client_that_found_many_new_numbers_looks_at_as_many_at_once_the_next_time() -> None:
+    world, files, slow = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    world.alone(slow.head())
+    rounds: list[int] = []
+    asked: list[int] = []
+    for appended in (20, 20, 25, 60, 2, 2, 0):
+        world.alone(appends(files, appended))
+        held = Held(world, slow.head())
+        assert held.end() == world.alone(files.head())
+        looks = held.asked_for(Get, Head, Together)
+        rounds.append(len(looks))
+        asked.append(sum(len(together_of(request)) for request in looks))
+    assert rounds == [4, 3, 3, 6, 3, 3, 2]
+    assert max(asked) < 60
+    assert asked[-2] <= 9  # one that found few asks for few
+
+
+def test_what_a_look_ahead_found_is_where_the_search_begins() -> None:
+    world, files, slow = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    world.alone(slow.head())
+    world.alone(appends(files, 1))
+    assert world.alone(slow.manifest.moved())
+    held = Held(world, slow.head())
+    assert held.end().id == 2
+    assert KEYS.manifest.key(2) not in [each.key for each in held.asked if isinstance(each, Get)]
+
+
+def test_what_a_look_ahead_found_may_be_dead_when_the_search_begins() -> None:
+    """Its next number is absent then, and the boundary says why."""
+    world, slow, quick = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    seen = world.alone(slow.head()).id
+    world.alone(appends(quick, 1))
+    assert world.alone(slow.manifest.moved())
+    world.alone(grow(quick, epoch, 6))
+    assert collect_all(world, quick) > seen + 1
+    assert world.alone(slow.head()) == world.alone(quick.head())
+
+
 @pytest.mark.parametrize("head", range(1, 40))
 def test_the_gallop_finds_the_head_wherever_it_is(head: int) -> None:
     world, files = new_partition(), PartitionFiles(KEYS)

@@ -97,7 +97,11 @@ def test_an_output_that_cannot_be_completed_ends_the_task_and_is_given_up(fails:
     assert all(each.state in ("closed", "aborted") for each in store.made)
 
 
-def test_who_leaves_early_waits_for_an_output_that_is_being_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [None, OSError("no space")])
+def test_who_leaves_early_waits_for_an_output_that_is_being_completed(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception | None
+) -> None:
+    """Even if the open one cannot be discarded."""
     store = Outputs()
     ref = source(store, 14_000)
     closing, go, settle = threading.Event(), threading.Event(), _Ending.settle
@@ -110,9 +114,15 @@ def test_who_leaves_early_waits_for_an_output_that_is_being_completed(monkeypatc
         go.set()
         return settle(ending)
 
+    def abort(output: Output) -> None:
+        output.state = "aborted"
+        if fault is not None:
+            raise fault
+
     store.closing = close
     monkeypatch.setattr(_Ending, "settle", settled)
-    with pytest.raises(TaskCancelled):
+    monkeypatch.setattr(Output, "abort", abort)
+    with pytest.raises(OSError if fault else TaskCancelled):
         execute(task([[ref]], rules=MergeRules(), output_bytes=3 << 20), only_here(store), closing.is_set)
     assert store.made[0].state == "closed"
     assert all(each.state in ("closed", "aborted") for each in store.made)

@@ -104,6 +104,7 @@ class Climate:
     denials: tuple[Denial, ...] = ()
     throttled: tuple[tuple[int, int], ...] = ()  # steps during which segments are not answered for, all else is
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
+    locked_share: float = 0.0  # of deletions that the store refuses: all of the objects are locked
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 
     @property

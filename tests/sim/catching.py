@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotaged import Finder
 
-__all__ = ["Outcome", "Record", "searched"]
+__all__ = ["Outcome", "Rate", "Record", "rated", "searched"]
 
 Work = tuple[str, Sabotage, Sequence[int]]
 
@@ -41,6 +41,31 @@ def _first(work: Work) -> Outcome:
         if found.violation is not None:
             return Outcome(sabotage, seed, played, found.violation)
     return Outcome(sabotage, None, len(seeds), "")
+
+
+class Rate(NamedTuple):
+    """How many of the seeds catch one sabotage."""
+
+    sabotage: Sabotage
+    played: int
+    caught: int
+    found: str  # by the first of them
+
+
+def _all(work: Work) -> Rate:
+    """In a fresh process."""
+    module, sabotage, seeds = work
+    sys.meta_path.insert(0, Finder(sabotage))
+    play = importlib.import_module(module).play
+    found = [violation for seed in seeds if (violation := play(seed).violation) is not None]
+    return Rate(sabotage, len(seeds), len(found), found[0] if found else "")
+
+
+def rated(module: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Rate]:
+    """As `searched`, but every seed is played."""
+    processes = len(os.sched_getaffinity(0))
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+        yield from pool.imap_unordered(_all, [(module, *each) for each in work])
 
 
 def searched(module: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Outcome]:

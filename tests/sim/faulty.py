@@ -199,6 +199,9 @@ class FaultyStore:
 
     def _delete(self, actor: Actor, request: Delete, fault: str | None) -> dict[str, str]:
         keys, author = request.keys, actor.author
+        if fault is None and self._locked(actor):
+            self._world.note(actor, "delete: refused")
+            return dict.fromkeys(keys, "it is locked")
         if fault is None:
             self._delete_now(author, keys)
             return {}
@@ -216,6 +219,10 @@ class FaultyStore:
             self._arrives_later(actor, f"delete {len(keys)}", lambda: self._delete_now(author, keys))
         words = ((0.3, "happened"), (0.5, "happened in part"), (0.7, "lands later"), (2.0, "not happened"))
         return self.fail(actor, fault, "Delete", next(word for limit, word in words if draw < limit))
+
+    def _locked(self, actor: Actor) -> bool:
+        share = self._world.climate.locked_share
+        return share > 0 and actor.luck.random() < share
 
     def _delete_now(self, author: Author, keys: tuple[str, ...]) -> None:
         for key in keys:

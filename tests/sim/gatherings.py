@@ -103,9 +103,9 @@ class Kept:
     done: int = 0
 
 
-def gatherings_of(site: Site, seed: int) -> dict[str, Life]:
+def gatherings_of(site: Site, seed: int, *, always: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/gatherings")
-    if dice.random() >= GATHERINGS_SHARE:
+    if dice.random() >= GATHERINGS_SHARE and not always:
         return {}
     return {f"gathering {number}": gathering(site) for number in range(dice.choice((1, 1, 2)))}
 

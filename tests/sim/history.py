@@ -2,7 +2,7 @@
 
 import gc
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,6 +55,9 @@ FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.12  # RFC 0003
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
+BRIGHT: dict[str, Any] = dict.fromkeys(("blackouts", "full_spells", "throttled", "engine_outages", "denials"), ())
+
+
 @dataclass(frozen=True)
 class Mask:
     """What is left of a history: some actors away, some faults gone, some turns not taken."""
@@ -95,6 +98,7 @@ def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
     with ExitStack() as stack:
         for names, values in TUNED.items():
             value = values[0] if large else dice.choice(values if focus.bounds_share else values[1:])
+            value = dice.choice(focus.tuned.get(names[0], (value,)))
             for name in names:
                 stack.enter_context(patch(name, value))
                 values_of[name] = value
@@ -104,22 +108,24 @@ def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
 def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
-    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]
+    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]  # focus_of(seed)
     with _uncollected(), _tuned(dice, focus) as tuned, ExitStack() as stack:
-        served = processes(seed)
+        served = processes(seed, always="services" in focus.takes)
         served.tune(stack)
         length = steps or served.steps(dice.choice(focus.lengths))
-        climate = served.climate(_climate(dice, length, focus, bright=mask.bright))
-        if not mask.bright:
-            climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length))
+        climate = served.climate(_climate(dice, length, focus))
+        climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length, focus))
+        climate = replace(climate, **_of(focus.climate, seed, "climate"))
+        if mask.bright:
+            climate = replace(climate, **BRIGHT)
         script = None if mask.turns is None else Script([*mask.turns])
         scheduler: Scheduler = _scheduler(random.Random(f"{seed}/turns"), length)
         world = World(str(seed), climate, script or scheduler, mask.calm, mask.without)
-        site = _site(dice, world, focus, served)
+        site = replace(_site(dice, world, focus, served), **_of(focus.site, seed, "site"))
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
-        by_hand = others_of(site, seed) | wish(site, seed) | owners_of(site, seed, stack)
-        by_hand |= uploads_of(site, seed, stack) | queries_of(site, seed) | gatherings_of(site, seed)
-        world.failed_attempts_max = _failed_attempts_max(seed, stack)
+        by_hand = _by_hand(site, seed, stack, focus)
+        site.config |= _of(focus.config, seed, "config")
+        world.failed_attempts_max = _failed_attempts_max(seed, stack, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
             stack.enter_context(files.watched(site))
@@ -140,17 +146,33 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         return found
 
 
-def _failed_attempts_max(seed: int, stack: ExitStack) -> int:
+def _by_hand(site: Site, seed: int, stack: ExitStack, focus: Focus) -> dict[str, actors.Life]:
+    """Those who have dice of their own."""
+    found = others_of(site, seed) | wish(site, seed, always="wishes" in focus.takes)
+    found |= owners_of(site, seed, stack, always="owners" in focus.takes)
+    crowds = "crowded uploads" in focus.takes
+    found |= uploads_of(site, seed, stack, always=crowds or "uploads" in focus.takes, crowds=crowds)
+    found |= queries_of(site, seed, always="queries" in focus.takes)
+    return found | gatherings_of(site, seed, always="gatherings" in focus.takes)
+
+
+def _of(choices: Mapping[str, tuple[Any, ...]], seed: int, what: str) -> dict[str, Any]:
+    """One of each."""
+    dice = random.Random(f"{seed}/{what} of the focus")
+    return {name: dice.choice(values) for name, values in choices.items()}
+
+
+def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:
     """In a few histories a job may fail a few times alone, whatever it records."""
     dice = random.Random(f"{seed}/attempts max")
-    if dice.random() >= FEW_ATTEMPTS_SHARE:
+    if dice.random() >= FEW_ATTEMPTS_SHARE and "few attempts" not in focus.takes:
         return FAILED_ATTEMPTS_MAX
-    most = dice.choice((5, 12))
+    most = dice.choice((2, 3, 5) if "few attempts" in focus.takes else (5, 12))
     stack.enter_context(patch("lithify.compactor.failures.FAILED_ATTEMPTS_MAX", most))
     return most
 
 
-def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) -> Climate:
+def _climate(dice: random.Random, length: int, focus: Focus) -> Climate:
     blackouts = _spells(dice, length, (0, 0, 0, 1, 2), 60)
     throttled = _spells(dice, length, (0, 0, 0, 1, 2), 200)
     engine_outages = _spells(dice, length, (0, 0, 0, 1, 2), 200)
@@ -167,15 +189,17 @@ def _climate(dice: random.Random, length: int, focus: Focus, *, bright: bool) ->
         coarse_times=dice.random() < 0.3,
         skew_ms=dice.choice((0, 0, 0, STORES_DIFFER_MS, STORES_DIFFER_MS, 60_000, 86_400_000)),
         outlier_share=dice.choice((0.0, 0.0, 0.01, 0.05)),
-        blackouts=() if bright else blackouts,
-        full_spells=() if bright else full_spells,
-        throttled=() if bright else throttled,
-        engine_outages=() if bright else engine_outages,
+        blackouts=blackouts,
+        full_spells=full_spells,
+        throttled=throttled,
+        engine_outages=engine_outages,
         engine_share=dice.choice((0.0, 0.0, 0.02, 0.1)),
     )
 
 
-def _denials(dice: random.Random, length: int) -> tuple[Denial, ...]:
+def _denials(dice: random.Random, length: int, focus: Focus) -> tuple[Denial, ...]:
+    if focus.denials:
+        return tuple(Denial(*each) for each in dice.choice(focus.denials))
     spells = _spells(dice, length, (0, 0, 0, 1, 2), 400)
     whom = ("", "compactor", WORKER, WORKER)
     return tuple(Denial(*spell, dice.choice(whom), dice.random() < 0.5) for spell in spells)

@@ -94,6 +94,7 @@ class Ledger:
         before = {} if previous is None else {job.id: job for job in previous.jobs + previous.history}
         if previous is not None:
             wrong = unwarranted_of_compactor(previous, state, claims=claims)
+            wrong = wrong or (self._blames_its_own(author, previous, state) if claims else None)
             if wrong is not None:
                 self._truth.fail(f".compactor {state.id} {wrong}")
         for job in state.jobs + state.history:
@@ -104,6 +105,16 @@ class Ledger:
             len(job.done) > len(before[job.id].done) for job in state.jobs if job.id in before
         ):
             self._truth.world.when_recorded()
+
+    def _blames_its_own(self, author: Author, previous: CompactorState, state: CompactorState) -> str | None:
+        """A claim counts attempts whose compactor died. What the claiming coordinator began itself is none of them: it
+        lives, and does not know what became of a write."""
+        left = [(job.id, a.number) for job in previous.jobs for a in job.attempts if a.ended_at_ms is None]
+        if not left or any(self._began.get(attempt) != process_of(author) for attempt in left):
+            return None
+        before, now = (sum(f.count + f.lost for f in one.failures) for one in (previous, state))
+        self._truth.world.counts["claimed again by who is at work"] += 1
+        return f"counts a failure of {left[0][0]}, which who claims began itself (P14)" if now > before else None
 
     def _only_asks(self, author: Author, previous: CompactorState | None, state: CompactorState) -> None:
         """A request adds a submitted job, or asks for a cancellation; nothing else is anybody's but the owner's."""

@@ -7,6 +7,7 @@ The parent imports nothing of the product, so that its children import it sabota
 
 import argparse
 import asyncio
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,21 @@ import pyarrow.parquet as pq
 import structlog
 import xxhash
 
-from tests.sim.catching import Record, searched
-from tests.sim.sabotage import SABOTAGES
+from tests.sim.catching import Record, rated, searched
+from tests.sim.foci import focus_of
+from tests.sim.sabotage import SABOTAGES, Sabotage
 
 __all__ = ["RECORD", "table"]
 
 RECORD = Record(Path(__file__).with_name("mutations.json"), "tests.sim.history", SABOTAGES)
 # What is slow to import and none of ours: the children find it there.
 PRELOADED = (asyncio, greenlet, mock, msgspec, np, pa, pc, pq, structlog, xxhash)
+
+
+def seeds_for(sabotage: Sabotage, count: int, focus: str = "") -> list[int]:
+    """The first `count` seeds of the histories in which it shows soonest."""
+    focus = focus or sabotage.focus
+    return list(itertools.islice((seed for seed in itertools.count() if focus in ("", focus_of(seed).name)), count))
 
 
 def table() -> list[str]:
@@ -44,9 +52,10 @@ def _played(kept: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutate")
-    parser.add_argument("what", choices=("search", "replay", "renew", "table"))
+    parser.add_argument("what", choices=("search", "replay", "renew", "rates", "table"))
     parser.add_argument("--seeds", type=int, default=2_000)
     parser.add_argument("--only", default="", help="a rule, or a part of a name")
+    parser.add_argument("--focus", default="", help="play histories of this focus alone")
     parser.add_argument("--missing", action="store_true", help="those alone whose seed is not known")
     given = parser.parse_args()
     if given.what == "table":
@@ -58,6 +67,11 @@ def main() -> int:
     if given.what == "renew":
         known = {outcome.sabotage.name for outcome in RECORD.replayed() if outcome.seed is not None}
     wanted = [s for s in SABOTAGES if s.name not in known and (given.only in (s.rule, "") or given.only in s.name)]
+    if given.what == "rates":
+        for rate in rated(RECORD.history, [(each, seeds_for(each, given.seeds, given.focus)) for each in wanted]):
+            share = f"{rate.caught} of {rate.played}"
+            print(f"{rate.sabotage.rule:4} {rate.sabotage.name:72} {share:12} {rate.found[:130]}", flush=True)
+        return 0
     found = searched(RECORD.history, [(sabotage, range(given.seeds)) for sabotage in wanted])
     return 1 if RECORD.tell(found, keep=True) else 0
 

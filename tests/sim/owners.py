@@ -25,9 +25,9 @@ TOO_LONG_MS = (None, SCAN_TTL_MS_MAX + 1)
 KEPT = 2  # publications of a view, besides the one that is made
 
 
-def owners_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
+def owners_of(site: Site, seed: int, stack: ExitStack, *, always: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/owners")
-    if dice.random() >= OWNERS_SHARE:
+    if dice.random() >= OWNERS_SHARE and not always:
         return {}
     bounds = {owner: dice.choice(few) for owner, few in FEW.items()}
     stack.enter_context(patch.dict(PINS_MAX, bounds))

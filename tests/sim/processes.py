@@ -67,10 +67,10 @@ class Processes(NamedTuple):
         return found
 
 
-def processes(seed: int | str) -> Processes:
+def processes(seed: int | str, *, always: bool = False) -> Processes:
     """They have dice of their own: histories without them stay as they were."""
     dice = random.Random(f"{seed}/services")
-    number = dice.choice((0,) * 20 + (1, 1, 1, 2))
+    number = dice.choice((0,) * 20 + (1, 1, 1, 2)) or always * dice.choice((1, 1, 1, 2))
     if not number:
         return Processes(0, {}, None, (), calm=False)
     others = ("collector", "admin", "retention", "catalog", "compactor", "reader", "rot")

@@ -4,6 +4,7 @@ records. They have dice of their own, so that histories without them are as they
 
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from tests.sim.truth import Truth
 
 __all__ = ["queries_of"]
 
-QUERIES_OF, QUERIES_AT = 31, (16, 27)  # of so many histories these: no seed on record for others is among them
+QUERIES_SHARE = 0.065
 LASTING_MS = (900, 9_000, 30_000, 100_000)
 TARGETS = (1, 500, 2_000, 1 << 20)  # bytes of a task
 GROUP_ROWS = 2  # of a row group, where footers are read
@@ -50,12 +51,13 @@ class _Query(NamedTuple):
     ttl_ms: int
 
 
-def queries_of(site: Site, seed: int) -> dict[str, Life]:
-    if seed % QUERIES_OF not in QUERIES_AT:
-        return {}
+def queries_of(site: Site, seed: int, *, always: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/queries")
+    if dice.random() >= QUERIES_SHARE and not always:
+        return {}
     known: dict[tuple[str, int], Manifest] = {}
-    return {f"query {index}": query(site, known) for index in range(dice.choice((1, 2, 3)))}
+    found = {f"query {index}": query(site, known) for index in range(dice.choice((1, 2, 3)))}
+    return found | {"historian": historian(site, known)} if always else found
 
 
 def query(site: Site, known: dict[tuple[str, int], Manifest]) -> Life:
@@ -149,13 +151,45 @@ def _part(rows: Sequence[Row], keys: Sequence[bytes]) -> Part:
 async def _by_number(site: Site, actor: Actor, mine: _Query, known: dict[tuple[str, int], Manifest]) -> None:
     """Another process of the query opens its manifest; or somebody one of those of long ago."""
     say, files, number, ttl_ms = actor.say, mine.files.again(), mine.manifest.id, None
-    truth, since_ms = site.oracle.truth(files.keys), site.world.now_ms
     if say.random() < OTHERS_SHARE:
-        numbers = [number for root, number in known if root == files.keys.root]
-        there = [n for n in numbers if n <= truth.dead and files.keys.manifest.key(n) in site.world.objects]
-        number = say.choice(there or numbers)
+        number = _of_long_ago(site, actor, files, known)
     elif say.random() < 0.5:
         ttl_ms = mine.ttl_ms
+    await _asks_for(site, actor, files, known, number, ttl_ms)
+
+
+def _of_long_ago(site: Site, actor: Actor, files: PartitionFiles, known: dict[tuple[str, int], Manifest]) -> int:
+    """One that is dead, and whose file is there, if any is."""
+    truth = site.oracle.truth(files.keys)
+    numbers = [number for root, number in known if root == files.keys.root]
+    there = [n for n in numbers if n <= truth.dead and files.keys.manifest.key(n) in site.world.objects]
+    return actor.say.choice(there or numbers)
+
+
+def historian(site: Site, known: dict[tuple[str, int], Manifest]) -> Life:
+    """Asks for nothing but manifests of long ago."""
+
+    async def live(actor: Actor) -> None:
+        files: PartitionFiles | None = None
+        while True:
+            await Pause(site.rest(actor))
+            with suppress(*TRANSIENT):
+                files = files or PartitionFiles((await site.open()).keys)
+                if any(root == files.keys.root for root, _ in known):
+                    await _asks_for(site, actor, files, known, _of_long_ago(site, actor, files, known), None)
+
+    return live
+
+
+async def _asks_for(
+    site: Site,
+    actor: Actor,
+    files: PartitionFiles,
+    known: dict[tuple[str, int], Manifest],
+    number: int,
+    ttl_ms: int | None,
+) -> None:
+    truth, since_ms = site.oracle.truth(files.keys), site.world.now_ms
     dead, head = truth.dead, truth.head
     pins = () if head is None else tuple(pin for pin in head.checkpoints if pin.manifest == number)
     try:

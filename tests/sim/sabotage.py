@@ -114,6 +114,7 @@ SABOTAGES = (
         "manifest/transactions.py",
         "if stamp.previous is not None and reach_of(last) != stamp.previous:",
         "if stamp.previous is not None and last.version != stamp.previous.version:",
+        focus="imports",
     ),
     Sabotage(
         "skipped versions count as sent",
@@ -128,6 +129,7 @@ SABOTAGES = (
         "manifest/transactions.py",
         " and place.now_ms - entry.touched_at_ms > expiration_ms",
         "",
+        focus="numbered appends",
     ),
     Sabotage(
         "an application expires above the orphan floor",
@@ -142,6 +144,7 @@ SABOTAGES = (
         "manifest/transactions.py",
         "(not entry.ended, entry.touched_at)",
         "(not entry.ended, -entry.touched_at)",
+        focus="numbered appends",
     ),
     Sabotage(
         "an append does not recognise itself in the head",
@@ -149,6 +152,7 @@ SABOTAGES = (
         "manifest/appends.py",
         "if known.id == self.segment.id and known.base_offset is not None:",
         "if known.id == self.segment.id and known.base_offset is None:",
+        focus="standing still",
     ),
     Sabotage(
         "an append does not look among the retired",
@@ -156,6 +160,7 @@ SABOTAGES = (
         "manifest/appends.py",
         "for known in (*reversed(head.l0), *reversed(head.retired)):",
         "for known in reversed(head.l0):",
+        focus="standing still",
     ),
     Sabotage(
         "an append below the floor is taken",
@@ -227,6 +232,7 @@ SABOTAGES = (
         "compactor/attempt.py",
         "if not await look(self.files.keys, done.outputs, lambda: self._go_on(job), whole=True):",
         "if done.outputs or not done.outputs:",
+        focus="rot",
     ),
     Sabotage(
         "a commit trusts what is recorded",
@@ -263,6 +269,7 @@ SABOTAGES = (
         "gc/collect.py",
         "                absent.add(number)\n",
         "                raise Corrupt(str(number))\n",
+        focus="let go",
     ),
     Sabotage(
         "entries are forgotten before their bytes go",
@@ -299,6 +306,7 @@ SABOTAGES = (
         "gc/collect.py",
         "    state = await files.compactor_state()\n    manifest, named = await _head_and_pinned(files)\n",
         "    manifest, named = await _head_and_pinned(files)\n    state = await files.compactor_state()\n",
+        focus="standing still",
     ),
     Sabotage(
         "the head is read before the boundary",

@@ -12,6 +12,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "        count += 1\n",
         "        count = 1\n",
+        focus="by hand",
     ),
     Sabotage(
         "an engine that is down is the job's failure",
@@ -26,6 +27,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "elif error.blames_job:",
         'elif error.category not in ("engine_down", "unavailable"):',
+        focus="denied",
     ),
     Sabotage(
         "an unavailable store counts as the job's failure",
@@ -40,6 +42,7 @@ OF_ATTEMPTS = (
         "compactor/coordinator.py",
         "self._owner = self._owner or await NewId()",
         "self._owner = await NewId()",
+        focus="outages",
     ),
     Sabotage(
         "the first job whose compactor dies is blamed",
@@ -47,6 +50,7 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         "category = Category.ENGINE if runs_alone(failure_of(state, job.segments)) else Category.ENGINE_LOST",
         "category = Category.ENGINE",
+        focus="outages",
     ),
     Sabotage(
         "a manual request inherits earlier failures",
@@ -54,6 +58,7 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
         'forgiven = ""',
+        focus="by hand",
     ),
     Sabotage(
         "what was given up is never tried again",
@@ -68,6 +73,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "if error is None or error.category != Category.GIVEN_UP or too_often(job) is None:",
         "if True:",
+        focus="outages",
     ),
     Sabotage(
         "an engine that died is the job's failure",
@@ -103,6 +109,7 @@ OF_ATTEMPTS = (
         "compactor/wishes.py",
         "    if known is not None and known.cancel_requested:\n",
         "    if known is not None and known.cancel_requested is None:\n",
+        focus="wishes",
     ),
     Sabotage(
         "what is to be cancelled is committed",
@@ -110,6 +117,7 @@ OF_ATTEMPTS = (
         "compactor/attempt.py",
         "        heed_cancel(self.files, job.id)\n",
         "",
+        focus="wishes",
     ),
     Sabotage(
         "verification does not check for a stop",
@@ -132,6 +140,7 @@ OF_ATTEMPTS = (
         "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
+        focus="deleted",
     ),
     Sabotage(
         "a long engine outage gives a job up",
@@ -139,5 +148,6 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         "failed_attempts=job.failed_attempts + self.error.blames_job)",
         "failed_attempts=job.failed_attempts + 1)",
+        focus="outages",
     ),
 )

@@ -73,6 +73,7 @@ OF_DATA = (
                     (await self.files.manifest.refresh()).value, r.retention_of(self.config), await Now()
                 ),
             ),""",
+        focus="bounds",
     ),
     Sabotage(
         "a plan goes by the bounds of the configuration",
@@ -82,6 +83,7 @@ OF_DATA = (
         """floor=(r := __import__("lithify.manifest.retention").manifest.retention).log_start(
             manifest, r.retention_of(config), now_ms
         ),""",
+        focus="bounds",
     ),
     Sabotage(
         "new bounds discard the floor reached under the old ones",
@@ -212,6 +214,7 @@ OF_DATA = (
         "compactor/altered.py",
         "    drops = rules.drop_superseded or rules.drop_keyless\n",
         "    return None\n    drops = rules.drop_superseded or rules.drop_keyless\n",
+        focus="bounds",
     ),
     Sabotage(
         "a range that is done again is counted again",
@@ -233,6 +236,7 @@ OF_DATA = (
         "manifest/compactions.py",
         "replace(self.run, reaches_to=_reach(head, held), segments=made)",
         "replace(self.run, reaches_to=min(s.min_offset for s in made), segments=made)",
+        focus="",
     ),
     Sabotage(
         "a part of what was cleaned is the compacted state",
@@ -240,5 +244,6 @@ OF_DATA = (
         "manifest/compacted.py",
         "any(other.reaches_to < as_of for other in runs)",
         "any(other.reaches_to < 0 for other in runs)",
+        focus="",
     ),
 )

@@ -28,6 +28,7 @@ OF_GROUPS = (
         EDIT,
         "no_room = full(head, self.l0_segments_max)",
         "no_room = full(head, self.l0_segments_max + (bool(head.l0) and head.l0[-1].added_at == number))",
+        focus="groups",
     ),
     Sabotage(
         "a member's segment goes into no bucket of the time index",
@@ -42,6 +43,7 @@ OF_GROUPS = (
         EDIT,
         "_room_in_index(head, len(added), now_ms)",
         "_room_in_index(head, min(len(added), 1), now_ms)",
+        focus="full index",
     ),
     Sabotage(
         "a member below the orphan floor is taken with its group",

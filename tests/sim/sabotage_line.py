@@ -11,3 +11,4 @@ class Sabotage(NamedTuple):
     file: str
     old: str  # its first occurrence is replaced
     new: str
+    focus: str = ""  # of the histories in which it shows soonest (tests/sim/foci.py)

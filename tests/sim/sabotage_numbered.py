@@ -18,6 +18,7 @@ OF_NUMBERED_FILES = (
         "manifest/commit.py",
         "            step = Version(low.number + 1, None)\n",
         "            step = None\n",
+        focus="damaged files",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",
@@ -62,5 +63,6 @@ OF_NUMBERED_FILES = (
         "gc/unannounced.py",
         "may_announce = not dry_run and",
         "may_announce = dry_run and",
+        focus="deleted",
     ),
 )

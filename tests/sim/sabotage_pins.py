@@ -32,6 +32,7 @@ OF_PINS = (
         "gc/unpinned.py",
         "if ref.id not in others and ref.added_at > below",
         "if ref.id not in self._known and ref.added_at > below",
+        focus="pins",
     ),
     Sabotage(
         "what nobody pins any more is not looked at",
@@ -39,6 +40,7 @@ OF_PINS = (
         "gc/unpinned.py",
         "if ref.id not in others and ref.added_at > below",
         "if ref.id in others",
+        focus="pins",
     ),
     Sabotage(
         "an expired checkpoint is refreshed",
@@ -88,5 +90,6 @@ OF_PINS = (
         "manifest/pins.py",
         "unpinned=unpinned(head, kept),\n            log_start_offset=floor,",
         "unpinned=head.unpinned,\n            log_start_offset=floor,",
+        focus="pins",
     ),
 )

@@ -11,6 +11,7 @@ OF_READS = (
         "log/held.py",
         "if pin.expires_at_ms is None or now_ms < _due_ms(pin.expires_at_ms, hold.ttl_ms):",
         "if pin.expires_at_ms is None or now_ms < pin.expires_at_ms:",
+        focus="queries",
     ),
     Sabotage(
         "a dead manifest whose file is there is opened by its number",
@@ -18,6 +19,7 @@ OF_READS = (
         "log/held.py",
         "if found is None or found.value is None or (number <= _dead(files) and not pins):",
         "if found is None or found.value is None:",
+        focus="queries",
     ),
     Sabotage(
         "the end of a range is pushed down to what supersedes",
@@ -39,6 +41,7 @@ OF_READS = (
         "segment/read_plan.py",
         "            first = cut\n",
         "            first = cut - 1\n",
+        focus="queries",
     ),
     Sabotage(
         "appends are left out of a plan",

@@ -26,6 +26,7 @@ OF_TURNS = (
         "compactor/coordinator.py",
         "self._main._epoch = None",
         "self._main._epoch = self._epoch or self._main._epoch",
+        focus="services",
     ),
     Sabotage(
         "a job begins while its partition is relieved",
@@ -76,6 +77,7 @@ OF_TURNS = (
         "compactor/coordinator.py",
         "        self._watched = None\n        await self._end_planning()",
         "        await self._end_planning()",
+        focus="services",
     ),
     Sabotage(
         "a clock that steps back ends the lease",

@@ -13,6 +13,7 @@ OF_UPLOADS = (
         "gc/reachable.py",
         "upload = upload_of(segment_id, uploads)",
         "upload = upload_of(segment_id, uploads[:0])",
+        focus="uploads",
     ),
     Sabotage(
         "the sweep looks at uploads that were not appended alone",
@@ -20,6 +21,7 @@ OF_UPLOADS = (
         "manifest/uploads.py",
         "next((upload for upload in uploads if SegmentId.of_upload(segment_id, upload.name)), None)",
         "next((u for u in uploads if u.appended is None and SegmentId.of_upload(segment_id, u.name)), None)",
+        focus="uploads",
     ),
     Sabotage(
         "a repeated commit of an upload appends again",
@@ -27,6 +29,7 @@ OF_UPLOADS = (
         EDITS,
         "if mine is not None and mine.appended is not None:\n            return Already",
         "if mine is not None and mine.appended == 0:\n            return Already",
+        focus="uploads",
     ),
     Sabotage(
         "an upload leaves when it is committed",
@@ -34,6 +37,7 @@ OF_UPLOADS = (
         EDITS,
         "tuple(replace(upload, appended=done) if upload is mine else upload for upload in head.uploads)",
         "tuple(upload for upload in head.uploads if upload is not mine)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload is found by its id alone",
@@ -41,6 +45,7 @@ OF_UPLOADS = (
         EDITS,
         "if upload.name == name), None)",
         "if upload.id == name[-16:]), None)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that is gone can be appended",
@@ -48,6 +53,7 @@ OF_UPLOADS = (
         EDITS,
         "self._gone(head) if mine is None else full(head, self.l0_segments_max)",
         "full(head, self.l0_segments_max)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that stands is begun again",
@@ -55,6 +61,7 @@ OF_UPLOADS = (
         EDITS,
         "if known is not None and (known.appended is not None or not ran_out(known, now_ms)):",
         "if known is not None and known.appended is not None:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that was appended is begun again",
@@ -62,17 +69,31 @@ OF_UPLOADS = (
         EDITS,
         "(known.appended is not None or not ran_out(known, now_ms))",
         "(not ran_out(known, now_ms))",
+        focus="uploads",
     ),
     Sabotage(
-        "an upload has expired at once", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms > 0"
+        "an upload has expired at once",
+        "P22",
+        EDITS,
+        "return upload.expires_at_ms <= now_ms",
+        "return now_ms > 0",
+        focus="uploads",
     ),
-    Sabotage("an upload never expires", "P22", EDITS, "return upload.expires_at_ms <= now_ms", "return now_ms < 0"),
+    Sabotage(
+        "an upload never expires",
+        "P22",
+        EDITS,
+        "return upload.expires_at_ms <= now_ms",
+        "return now_ms < 0",
+        focus="uploads",
+    ),
     Sabotage(
         "nobody lets go of an upload that expired",
         "P22",
         "gc/collect.py",
         "lapsed = any(ran_out(upload, now_ms) for upload in manifest.uploads)",
         "lapsed = False",
+        focus="uploads",
     ),
     Sabotage(
         "any number of uploads stands",
@@ -82,6 +103,7 @@ OF_UPLOADS = (
         '                    f"{head.topic}/{head.partition} has',
         "            _ = Refused(\n                Unavailable(\n"
         '                    f"{head.topic}/{head.partition} has',
+        focus="uploads",
     ),
     Sabotage(
         "at its bound an upload gives way that has not expired",
@@ -89,6 +111,7 @@ OF_UPLOADS = (
         EDITS,
         "others = still_stand(others, now_ms)",
         "others = others[1:]",
+        focus="uploads",
     ),
     Sabotage(
         "at its bound an upload gives way that was not appended",
@@ -96,6 +119,7 @@ OF_UPLOADS = (
         EDITS,
         "first = min(done, key=lambda each: each[:2], default=(0, 0, None))",
         "first = min([(0, 0, uploads[0])], key=lambda each: each[:2])",
+        focus="uploads",
     ),
     Sabotage(
         "at its bound the upload gives way that was appended last",
@@ -103,6 +127,7 @@ OF_UPLOADS = (
         EDITS,
         "first = min(done,",
         "first = max(done,",
+        focus="uploads",
     ),
     Sabotage(
         "an upload that was appended gives way although there is room",
@@ -110,6 +135,7 @@ OF_UPLOADS = (
         EDITS,
         "if len(others) >= UPLOADS_MAX:\n            others = _without_first_appended",
         "if len(others) >= 1:\n            others = _without_first_appended",
+        focus="uploads",
     ),
     Sabotage(
         "where one has expired one that was appended gives way, too",
@@ -117,6 +143,7 @@ OF_UPLOADS = (
         EDITS,
         "others = still_stand(others, now_ms)\n        if len(others) >= UPLOADS_MAX:",
         "others = still_stand(others, now_ms)\n        if others:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload lasts as long as it likes",
@@ -124,6 +151,7 @@ OF_UPLOADS = (
         EDITS,
         "if not 0 < self.ttl_ms <= UPLOAD_TTL_MS_MAX:",
         "if not 0 < self.ttl_ms:",
+        focus="uploads",
     ),
     Sabotage(
         "one commit appends any number of segments",
@@ -131,6 +159,7 @@ OF_UPLOADS = (
         EDITS,
         "if not 0 < len(self.segments) <= UPLOADED_SEGMENTS_MAX:",
         "if not 0 < len(self.segments):",
+        focus="uploads",
     ),
     Sabotage(
         "an upload appends what is another's",
@@ -138,6 +167,7 @@ OF_UPLOADS = (
         EDITS,
         "        if strange:",
         "        if strange and not ids:",
+        focus="uploads",
     ),
     Sabotage(
         "an upload appends a segment twice",
@@ -145,6 +175,7 @@ OF_UPLOADS = (
         EDITS,
         "if len(set(ids)) < len(ids):",
         "if len(set(ids)) > len(ids):",
+        focus="uploads",
     ),
     Sabotage(
         "all segments of an upload have the same offsets",
@@ -152,6 +183,7 @@ OF_UPLOADS = (
         "manifest/appends.py",
         "        base = end\n",
         "        base = max(base, end - segment.rows)\n",
+        focus="uploads",
     ),
     Sabotage(
         "an upload says that it was appended elsewhere",
@@ -159,6 +191,7 @@ OF_UPLOADS = (
         EDITS,
         "return range(done.base_offset, done.base_offset + done.rows)",
         "return range(done.base_offset + 1, done.base_offset + 1 + done.rows)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload ignores which version its application has",
@@ -166,6 +199,7 @@ OF_UPLOADS = (
         EDITS,
         "if self.transaction is None else earlier_version(head, self.transaction)",
         "if self.transaction is None or head else earlier_version(head, self.transaction)",
+        focus="uploads",
     ),
     Sabotage(
         "an upload does not say that its version was appended",
@@ -173,6 +207,7 @@ OF_UPLOADS = (
         EDITS,
         "if self.transaction is None:\n            return transactions",
         "if self.name:\n            return transactions",
+        focus="uploads",
     ),
     Sabotage(
         "an application is forgotten under an upload that may follow",
@@ -180,6 +215,7 @@ OF_UPLOADS = (
         "manifest/transactions.py",
         "return old and not _awaited(entry, place.head)",
         "return old",
+        focus="applications",
     ),
     Sabotage(
         "a deleted topic keeps its uploads",
@@ -187,6 +223,7 @@ OF_UPLOADS = (
         "manifest/lifetime.py",
         ", checkpoints=(), uploads=())",
         ", checkpoints=())",
+        focus="uploads",
     ),
     Sabotage(
         "what became of an upload is told although it is gone",
@@ -194,6 +231,7 @@ OF_UPLOADS = (
         "log/append.py",
         "and owner is not None and upload is None:",
         "and owner is not None:",
+        focus="uploads",
     ),
     Sabotage(
         "a full index takes the floor back under an upload",
@@ -201,5 +239,6 @@ OF_UPLOADS = (
         "manifest/appends.py",
         "if len(head.time_index) + more <= TIME_INDEX_MAX:",
         "if len(head.time_index) + min(more, 1) <= TIME_INDEX_MAX:",
+        focus="full index",
     ),
 )

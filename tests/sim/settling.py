@@ -15,6 +15,7 @@ from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
 from lithify.store.port import Pause
+from tests.sim.around import merges_around
 from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded
 from tests.sim.engine import Engine
@@ -30,6 +31,7 @@ PINS_EXPIRE_MS = 200_000
 ALL_AGES_MS = 100_000  # longer than any lag, any time that tombstones stay, and any that records do, in these histories
 PAUSE_MAX_MS = 600_000
 GIVEN_UP_MS = 86_400_000 + PAUSE_MAX_MS  # RFC 0003: tried once more a day after the pause that the last failure began
+AROUND_SHARE = 0.1
 PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE, ROT_SHARE = 0.2, 0.5, 0.15, 0.2
 
 
@@ -45,10 +47,13 @@ class _Settler:
         self.coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
 
     async def step(self, *, paused: bool = False) -> Step:
+        return await self.step_by(replace(self.config, compaction_paused=paused))
+
+    async def step_by(self, config: TopicConfig) -> Step:
         oracle = self.site.oracle
-        oracle.begins(self.actor.author, paused=paused)
+        oracle.begins(self.actor.author, paused=config.compaction_paused)
         oracle.may_take_over(self.actor.author, True)
-        return await self.coordinator.step(replace(self.config, compaction_paused=paused), take_over=True)
+        return await self.coordinator.step(config, take_over=True)
 
     async def while_stopped(self, *, paused: bool) -> None:
         """Nothing begins, however much is due."""
@@ -114,10 +119,18 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
     if dice.random() < ASKED_SHARE:
         await asks_by_hand(files, dice)
         await settler.until_idle()
-    for _ in range(2):  # what the first merges of them, it may stamp
+    for turn in range(2):  # what the first merges of them, it may stamp
         world.now_ms += ALL_AGES_MS
         await settler.until_idle()
         _owes_nothing(settler)
+        if turn == 0 and _may_merge_around(settler) and random.Random(f"{world.seed}/around").random() < AROUND_SHARE:
+            await merges_around(settler.actor, settler.site, files, settler.step_by)
+
+
+def _may_merge_around(settler: _Settler) -> bool:
+    config, keys = settler.config, settler.site.keys
+    only = config.compacted and not config.deleting
+    return only and None not in keys[:2] and settler.truth.keys.partition == 0
 
 
 async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:

@@ -13,14 +13,14 @@ from unittest.mock import patch
 import xxhash
 from msgspec.structs import replace
 
-from lithify.log.append import outcome
+from lithify.log.append import OF_UPLOAD, outcome, partition_of
 from lithify.log.upload import append_uploaded, begin_upload, put_segment
 from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import UPLOAD_TTL_MS_MAX, SegmentRef, Upload
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.transactions import TransactionStamp
-from lithify.manifest.uploads import AppendUploaded, BeginUpload
+from lithify.manifest.uploads import AppendUploaded, BeginUpload, find_upload
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, NotFound, Unavailable
 from lithify.store.port import NewId, Now, Pause
 from tests.sim import services
@@ -38,6 +38,8 @@ PARTS_MAX = 3  # of a batch
 LASTING_MS = (1_500, 10_000, 100_000)
 LONG = 6  # grace periods, or rests: for so long a task may upload
 COMMITS_MAX = 6
+ASKED_LATER_SHARE = 0.4
+ANEW_SHARE = 0.2  # of batches; other drivers go on with what they know
 SWEEPER_SHARE = 0.7
 CROWDED_SHARE = 0.25  # of histories with fewer places for applications than there are of them
 
@@ -83,9 +85,11 @@ class Unknown(NamedTuple):
     batch: Batch
 
 
-def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
+def uploads_of(
+    site: Site, seed: int, stack: ExitStack, *, always: bool = False, crowds: bool = False
+) -> dict[str, Life]:
     dice = random.Random(f"{seed}/uploads")
-    if dice.random() >= UPLOADS_SHARE:
+    if dice.random() >= UPLOADS_SHARE and not always:
         return {}
     most = dice.choice(BOUNDS)
     stack.enter_context(patch("lithify.manifest.uploads.UPLOADS_MAX", most.uploads))
@@ -94,12 +98,12 @@ def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
     found: dict[str, Life] = {}
     for number in range(dice.choice((1, 1, 2))):
         chosen = dice.random() < 0.7
-        numbered, rivals = dice.random() < 0.5, dice.choice((1, 2, 2))
+        numbered, rivals = dice.random() < 0.5 or crowds, dice.choice((1, 2, 2))
         writes = Writes(f"upload{number}", min(PARTS_MAX, most.segments), chosen, numbered)
         # Rivals that share neither an id nor a version are two writes of the same, and both are appended.
         for rival in range(rivals if chosen or numbered else 1):
             found[f"uploader {number}{rival}"] = uploader(site, writes)
-    crowded = dice.random() < CROWDED_SHARE
+    crowded = dice.random() < CROWDED_SHARE or crowds
     if crowded:
         for module in ("manifest.transactions", "gc.reachable"):
             stack.enter_context(patch(f"lithify.{module}.TRANSACTIONS_MAX", 1))
@@ -112,17 +116,22 @@ def uploads_of(site: Site, seed: int, stack: ExitStack) -> dict[str, Life]:
 
 def uploader(site: Site, writes: Writes) -> Life:
     async def live(actor: Actor) -> None:
-        while len(writes.done) < site.appends:
+        driver: Driver | None = None
+        while len(writes.done) < site.appends or writes.unknown:
             await Pause(site.rest(actor))
             number = len(writes.done)
             try:
                 if writes.unknown and actor.say.random() < 0.4:
-                    await _asked(site, actor, writes.unknown.pop())
-                handle = await site.open()
-                driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
+                    await _asked(site, actor, writes.unknown.pop(0))
+                if number == site.appends:
+                    continue
+                if driver is None or actor.say.random() < ANEW_SHARE:
+                    handle = await site.open()
+                    driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
+                await driver.handle.fresh(actor)
                 await driver.write(number, await writes.batch(site, actor, number))
             except (*TRANSIENT, AlreadyExists):
-                continue
+                driver = driver if actor.say.random() < 0.5 else None
 
     return live
 
@@ -171,6 +180,7 @@ class Driver:
             offsets = await self._committed(upload, segments, number, batch)
             if offsets is not None:
                 self._known(batch, offsets)
+                self._asks_later(upload, batch)
                 self.writes.done.add(number)
                 if self.actor.say.random() < 0.6:
                     return
@@ -237,6 +247,15 @@ class Driver:
         self.site.world.counts["upload appended"] += 1
         if truth.head is not None and offsets.stop < truth.head.next_offset:
             self.site.world.counts["upload known later"] += 1
+
+    def _asks_later(self, upload: Upload, batch: Batch) -> None:
+        """As if it had not been answered; by then the upload may be gone."""
+        head = self.site.oracle.truth(self.handle.keys).head
+        entry = None if head is None else find_upload(head, upload.name)
+        if entry is None or entry.appended is None or self.actor.say.random() >= ASKED_LATER_SHARE:
+            return
+        token = f"{partition_of(self.files)}:{entry.appended.number}:nonce:{OF_UPLOAD}{upload.name}"
+        self.writes.unknown.append(Unknown(self.handle.keys, token, upload.name, batch))
 
     async def _refused(self, upload: Upload, segments: tuple[SegmentRef, ...]) -> None:
         """What is another upload's, what is given twice, and too much at once."""

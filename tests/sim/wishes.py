@@ -20,9 +20,9 @@ RATES = (0.3, 1.0)  # in records a second: a wave is one key range, or a few
 LEAVING_SHARE, LEAVES_SHARE = 0.15, 0.25  # of histories; of looks
 
 
-def wish(site: Site, seed: int) -> dict[str, Life]:
+def wish(site: Site, seed: int, *, always: bool = False) -> dict[str, Life]:
     dice = random.Random(f"{seed}/cancels")
-    if dice.random() >= CANCELLER_SHARE:
+    if dice.random() >= CANCELLER_SHARE and not always:
         return {}
     if dice.random() < THROTTLED_SHARE:
         site.config["compaction.throttle.bytes.per.second"] = str(int(dice.choice(RATES) * max(site.sizes)))

@@ -1,8 +1,10 @@
 """A stream from topic to topic whose JVM is killed with SIGKILL, again and again, at every point of a batch, across
-appends, compaction, collection and growth at both ends: every record is there exactly once (RFC 0022)."""
+appends, compaction, collection, retention and growth at both ends: every record that retention left is there exactly
+once (RFC 0022)."""
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,12 @@ from tests.spark.mortal import POINTS
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
 
-KEPT = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0"}
+KEPT = {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "0"}
+UNBOUNDED = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-def append(topic: Topic, start: int, count: int) -> None:
-    topic.append([lithify.Record(b"%05d" % n, b"v") for n in range(start, start + count)])
+def append(topic: Topic, start: int, count: int, timestamp_ms: int) -> None:
+    topic.append([lithify.Record(b"%05d" % n, b"v", timestamp_ms) for n in range(start, start + count)])
 
 
 def run(url: str, places: Path, point: str) -> int:
@@ -31,14 +34,51 @@ def run(url: str, places: Path, point: str) -> int:
     return process.returncode
 
 
+class Retention:
+    """What is removed from the source between two deaths, in three ways by turns: all records that came to the target
+    must have come once, and all that did not were removed before they were read."""
+
+    def __init__(self, source: Topic, target: Topic) -> None:
+        self._source = source
+        self._target = target
+        self.arrived = Counter[bytes]()
+        self.lost = set[bytes]()
+
+    def harvest(self) -> None:
+        """Note what has arrived in the target, and remove it there: what a batch appended before stays known."""
+        for number in range(self._target.partitions_now()):
+            part = self._target.partition(number)
+            self.arrived.update(row.key or b"" for row in part.read(part.snapshot().log_start_offset))
+            part.delete_records(-1)
+
+    def strike(self, turn: int) -> None:
+        self.harvest()
+        parts = [self._source.partition(number) for number in range(self._source.partitions_now())]
+        kept = [{row.key or b"": row.offset for row in part.read(part.snapshot().log_start_offset)} for part in parts]
+        match turn % 3:
+            case 0:
+                ends = {part.number: part.snapshot().next_offset for part in parts}
+                self._source.delete_records({number: end * 2 // 3 for number, end in ends.items()})
+            case 1:
+                self._source.alter({"retention.bytes": "1"})
+            case _:
+                self._source.alter({"retention.ms": "60000"})
+        floors = [part.snapshot().log_start_offset for part in parts]
+        for offsets, floor in zip(kept, floors, strict=True):
+            self.lost.update(key for key, offset in offsets.items() if offset < floor and key not in self.arrived)
+        self._source.alter(UNBOUNDED)
+        assert [part.snapshot().log_start_offset for part in parts] == floors
+
+
 def test_every_record_is_written_once_however_often_it_is_killed(
     url: str, warehouse: lithify.Warehouse, tmp_path: Path
 ) -> None:
-    source = warehouse.create_topic("source", partitions=2, config=KEPT)
-    target = warehouse.create_topic("t", partitions=2, config=KEPT)
-    places, appended = tmp_path / "checkpoint", 0
+    source = warehouse.create_topic("source", partitions=2, config=KEPT | UNBOUNDED)
+    target = warehouse.create_topic("t", partitions=2, config=KEPT | UNBOUNDED)
+    places, appended, retention = tmp_path / "checkpoint", 0, Retention(source, target)
+    an_hour_ago = warehouse.driver.now_ms() - 3_600_000
     for turn, point in enumerate([*POINTS, *POINTS]):
-        append(source, appended, 90)
+        append(source, appended, 90, an_hour_ago)
         appended += 90
         run(url, places, point)
         if turn == 3:
@@ -48,9 +88,14 @@ def test_every_record_is_written_once_however_often_it_is_killed(
         for name in ("source", "t"):
             compact(warehouse, name, turn % 2)
             collect(warehouse, name, turn % 2)
+        if turn in (1, 4, 6, 8):
+            retention.strike(turn)
     run(url, places, "never")
-    parts = [target.partition(number) for number in range(4)]
-    offsets = sum(part.describe().next_offset for part in parts)
-    found = sorted(row.key or b"" for part in parts for row in part.read())
-    assert found == [b"%05d" % n for n in range(appended)]
-    assert offsets == appended  # compaction would hide a record that was written twice
+    retention.harvest()
+    offsets = sum(target.partition(number).describe().next_offset for number in range(4))
+    assert set(retention.arrived.values()) == {1}
+    assert retention.arrived.keys() | retention.lost == {b"%05d" % n for n in range(appended)}
+    assert retention.arrived.keys().isdisjoint(retention.lost)
+    assert len(retention.arrived) == offsets  # compaction would hide a record that was written twice
+    assert retention.lost
+    assert len(retention.arrived) > appended // 3

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from pyspark_lithify.opening import opened
 from pyspark_lithify.options import read_options
 from pyspark_lithify.reading import planned
 
@@ -16,7 +17,7 @@ from lithify.store.opening import open_store
 def plan(url: str, **options: object) -> list[ReadTask]:
     """As each `load` does, in a process of its own."""
     asked = read_options({"topic": "t", "path": url} | {name: str(value) for name, value in options.items()})
-    return planned(lithify.open(url).topic("t"), asked, asked.columns)
+    return planned(opened(asked.common), asked, asked.columns)
 
 
 def pins(topic: Topic) -> list[int]:
@@ -118,7 +119,9 @@ def test_a_partition_that_ends_before_the_first_offset_has_nothing(
         read = read_options({"topic": "uneven", "path": url, "view": "log"} | given)
         store = open_store(url)
         return sum(
-            batch.num_rows for task in planned(topic, read, ("key",)) for batch in lithify.read_task(task, store)
+            batch.num_rows
+            for task in planned(opened(read.common), read, ("key",))
+            for batch in lithify.read_task(task, store)
         )
 
     assert rows(offset_from=5) == 5

@@ -13,8 +13,9 @@ from pyspark_lithify.options import write_options
 from pyspark_lithify.writing import Placing, commit, write
 
 import lithify
+from lithify.log.partition import Partition
 from lithify.log.topic import Topic
-from lithify.store.errors import InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, NotFound, Unavailable
 from lithify.store.opening import open_store
 
 LONG_AGO = 1_700_000_000_000
@@ -297,3 +298,41 @@ def test_a_hundred_batches_leave_no_application_behind(url: str, warehouse: lith
         commit(place.options, [write(place, batches(f"k{n}"))], None)
     assert topic.partition(0).transactions() == ()
     assert len(kept(topic)) == 100
+
+
+def test_an_upload_that_is_gone_is_said_at_once(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No waiting brings it back. Before, the write waited for a minute, and then told of an upload."""
+    pauses: list[int] = []
+    monkeypatch.setattr("lithify.store.driver.pause", pauses.append)
+    topic = warehouse.create_topic("t")
+    place = placing(url, topic)
+    message = write(place, batches("a"))
+    later_ms = warehouse.driver.now_ms() + 2 * 86_400_000
+    lithify.Collector(lithify.open(url, clock=lambda: later_ms)).run_once()
+    with pytest.raises(
+        InvalidRequest, match=r"t/0: the write took longer.*Write again, with a larger uploadTtlMs"
+    ) as it:
+        commit(place.options, [message], None)
+    assert it.value.__notes__[-1] == "Nothing was appended."
+    assert pauses == []
+    assert kept(topic) == []
+
+
+def test_refused_access_is_said_at_once(
+    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[int] = []
+    monkeypatch.setattr("lithify.store.driver.pause", pauses.append)
+    topic = warehouse.create_topic("t")
+    place = placing(url, topic)
+    message = write(place, batches("a"))
+
+    def refused(*_: Any) -> range:
+        raise AccessDenied("the store refused access")
+
+    monkeypatch.setattr(Partition, "upload", refused)
+    with pytest.raises(AccessDenied):
+        commit(place.options, [message], None)
+    assert pauses == []

@@ -57,6 +57,11 @@ def test_plain_paths_are_taken_from_the_current_folder(tmp_path: Path, monkeypat
     assert (tmp_path / "here/there/k").read_bytes() == b"x"
 
 
+def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
+    assert open_store(tmp_path / "w").create("k", b"x") is Outcome.CREATED
+    assert open_store(str(tmp_path / "w")).url == open_store(tmp_path / "w").url
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -72,9 +77,11 @@ def test_plain_paths_are_taken_from_the_current_folder(tmp_path: Path, monkeypat
         ("file:///a\0b", "a URL has no NUL"),
         ("ftp://user:hush-secret@host/x", "put credentials into the storage options"),
         ("gs://bucket/x", "gcsfs"),
+        (None, "not NoneType"),
+        (7, "not int"),
     ],
 )
-def test_a_bad_url_gets_one_clear_message(url: str, words: str) -> None:
+def test_a_bad_url_gets_one_clear_message(url: Any, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
         open_store(url)
     assert "hush" not in str(caught.value)

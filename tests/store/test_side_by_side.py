@@ -1,7 +1,9 @@
 """Calls side by side: all outcomes in order, no deadlock, nothing left running, each process its own threads."""
 
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -98,4 +100,27 @@ def test_a_forked_child_has_threads_of_its_own(pool: SideBySide) -> None:
         os._exit(0 if sorted(map(_int, pool.run([again.wait] * 2))) == [0, 1] else 1)
     assert os.waitpid(child, 0)[1] == 0
     pool.run([barrier.wait] * 2)
+    pool.close()
+
+
+def test_what_was_answered_is_not_kept_by_threads_that_are_busy(pool: SideBySide) -> None:
+    """1. A stalled store holds all threads. 2. Another reader makes its calls itself, and is done with the answers."""
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def stalls() -> None:
+        begun.release()
+        assert go.wait(60)
+
+    class Answer:
+        pass
+
+    other = threading.Thread(target=pool.run, args=([stalls] * (THREADS_MAX + 1),))
+    other.start()
+    for _ in range(THREADS_MAX + 1):
+        assert begun.acquire(timeout=60)
+    answers = [weakref.ref(each) for each in pool.run([Answer, Answer, Answer])]
+    gc.collect()
+    assert [each() for each in answers] == [None] * 3
+    go.set()
+    other.join()
     pool.close()

@@ -4,7 +4,7 @@ histories end with one of them, some with none, a few with all of them, one afte
 import random
 from collections.abc import Callable
 
-from tests.sim.clients import calm_readers, calm_writers
+from tests.sim.clients import calm_getters, calm_readers, calm_writers
 from tests.sim.clients.site import Site
 from tests.sim.clients.truth import OPERATOR
 from tests.sim.clients.world import Process
@@ -25,6 +25,10 @@ SCENES: tuple[Scene, ...] = (
     (("who commits in bad weather", calm_readers.commits_in_bad_weather),),
     (("who asks late", calm_writers.asks_late),),
     (("who fails to load", calm_readers.fails_to_load),),
+    (("who fails over a record", calm_readers.fails_over_a_record),),
+    (("who gets again later", calm_getters.gets_again_later),),
+    (("who sleeps before a reply", calm_getters.sleeps_before_the_reply),),
+    (("who gets what was collected", calm_getters.gets_what_was_collected),),
 )
 ALL_SHARE, NONE_SHARE = 0.03, 0.45  # of histories
 

@@ -1,6 +1,7 @@
 """What whoever reads is promised that takes time, or a store that answers nobody."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -16,13 +17,16 @@ from lithify.store.port import Pause
 from tests.sim.cast import Violation
 from tests.sim.clients.groups import Caller
 from tests.sim.clients.keepers import compact
+from tests.sim.clients.members import Broke
 from tests.sim.clients.rest import CALM, DARK
 from tests.sim.clients.site import LATER_MS, TOPIC, Site
 from tests.sim.clients.truth import KEYS, partition_of_key
 from tests.sim.clients.world import Process
 
 __all__ = [
+    "collects",
     "commits_in_bad_weather",
+    "fails_over_a_record",
     "fails_to_load",
     "is_replaced",
     "is_replaced_while_the_topic_grows",
@@ -32,6 +36,7 @@ __all__ = [
 ]
 
 Main = Callable[[Process], None]
+LONG_MS = 3_600_000  # nothing is committed before an instance ends
 
 
 def is_replaced(site: Site) -> Main:
@@ -76,7 +81,7 @@ def sleeps_through_a_collection(site: Site) -> Main:
             between, caller = both[1]
             for _, item in between.poll(0, 1):
                 caller.handed(number, item)
-            _collects(site, process, number)
+            collects(site, process, number)
             for consumer, caller in both:
                 if b"asleep 7" not in _reads_on(caller, consumer):
                     raise Violation(f"{caller.name!r} sleeps on, though there is something to read")
@@ -141,7 +146,7 @@ def misses_a_deletion(site: Site) -> Main:
             deleted_at = site.truth.logs[number].next_offset - 1
             little, by = _opens(site, process, "little", of=[number])
             _reads_one(by, little)
-        _collects(site, process, number)
+        collects(site, process, number)
         if deleted_at in site.truth.logs[number].live:
             raise Violation(f"the tombstone at {deleted_at} of partition {number} is not cleaned away")
         _reads_one(by, little)
@@ -229,6 +234,27 @@ def fails_to_load(site: Site) -> Main:
     return main
 
 
+def fails_over_a_record(site: Site) -> Main:
+    """Its caller has dealt with the first record, and fails over the second: the next instance begins there."""
+
+    def main(process: Process) -> None:
+        topic, number = site.open(process), partition_of_key(KEYS[0], site.truth.partitions)
+        topic.append([Record(*site.new(b"dealt with")), Record(*site.new(b"failed over"))])
+        for _ in range(2):
+            opening = site.opens(process, "failing", "earliest")
+            consumer = topic.partition(number).consumer("failing", auto_commit_interval_ms=LONG_MS)
+            site.groups.opened(opening)
+            caller = Caller(site.groups, opening, {number: consumer.position})
+            with suppress(Broke), consumer:
+                for _ in range(2):
+                    caller.came_back()
+                    for item in consumer.poll(0, 1):
+                        caller.handed(number, item)
+                raise Broke
+
+    return main
+
+
 def _reads_one(caller: Caller, consumer: TopicConsumer) -> None:
     for number, item in consumer.poll(0, 1):
         caller.handed(number, item)
@@ -245,7 +271,7 @@ def _opens(
     return consumer, Caller(site.groups, opening, consumer.positions)
 
 
-def _collects(site: Site, process: Process, number: int) -> None:
+def collects(site: Site, process: Process, number: int) -> None:
     """All of that partition that is not needed any more, once everything is compacted."""
     topic = process.driver.run(live_topic(topic_lineage(TOPIC), TOPIC))
     known: dict[int, Coordinator] = {}

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import structlog
 import xxhash
 
-from tests.sim.catching import Record, searched
+from tests.sim.catching import Record, rated, searched
 from tests.sim.clients.sabotage import SABOTAGES
 
 __all__ = ["RECORD"]
@@ -28,7 +28,7 @@ PRELOADED = (ds, fsspec, greenlet, msgspec, pd, pq, structlog, xxhash)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.clients.mutations")
-    parser.add_argument("what", choices=("search", "replay"))
+    parser.add_argument("what", choices=("search", "replay", "rates"))
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--only", default="", help="a part of a name")
     parser.add_argument("--part", type=int, default=0, help="replay every so-many-th from this one on")
@@ -37,6 +37,10 @@ def main() -> int:
     if given.what == "replay":
         return 1 if RECORD.tell(RECORD.replayed(given.part, given.parts), keep=False) else 0
     wanted = [sabotage for sabotage in SABOTAGES if given.only in sabotage.name]
+    if given.what == "rates":
+        for rate in rated(RECORD.history, [(each, range(given.seeds)) for each in wanted]):
+            print(f"{rate.sabotage.name:72} {rate.caught} of {rate.played}  {rate.found[:130]}", flush=True)
+        return 0
     found = searched(RECORD.history, [(sabotage, range(given.seeds)) for sabotage in wanted])
     return 1 if RECORD.tell(found, keep=True) else 0
 

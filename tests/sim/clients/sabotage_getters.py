@@ -13,6 +13,20 @@ SABOTAGED_GETTERS = (
         "            and staleness_ms\n",
     ),
     Sabotage(
+        "a head is as old as the reply",
+        "how old a get may be",
+        "log/recent.py",
+        "        self._asked_ms = now_ms\n",
+        "        self._asked_ms = await Now()\n",
+    ),
+    Sabotage(
+        "what was collected beneath a get is told to its caller",
+        "how old a get may be",
+        "log/point_reads.py",
+        "            except SnapshotExpired:\n                # SUBTLE! A collection",
+        "            except NotImplementedError:\n                # SUBTLE! A collection",
+    ),
+    Sabotage(
         "what this handle appended is not looked for",
         "how old a get may be",
         "log/recent.py",

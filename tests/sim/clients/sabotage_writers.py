@@ -198,7 +198,7 @@ SABOTAGED_WRITERS = (
         "an append that was answered is answered again by the next commit",
         "once and in order",
         "log/commit_queue.py",
-        "        group = [self._waiting.popleft()]\n",
-        "        group = [self._waiting[0]]\n",
+        "        first = self._waiting[0]\n",
+        "        first = self.__dict__.setdefault('first', self._waiting[0])\n",
     ),
 )

@@ -1,0 +1,91 @@
+"""Where a stream is (docs/rfcs/0022): an offset for each partition, as Spark keeps it; how far a batch goes. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lithify.store.errors import InvalidRequest
+
+__all__ = ["limited", "read_offsets", "spell_offsets", "stretches"]
+
+
+def spell_offsets(topic: str, topic_id: str, offsets: Mapping[int, int]) -> dict[str, Any]:
+    """{"topic": the topic's id, "name": its name, "offsets": {"0": next offset, …}}. The keys are always in this order,
+    because Spark compares the text."""
+    return {"topic": topic_id, "name": topic, "offsets": {str(number): offsets[number] for number in sorted(offsets)}}
+
+
+def read_offsets(spelled: object, topic: str, topic_id: str) -> dict[int, int]:
+    """Raises InvalidRequest for what is not of this topic. A checkpoint of an older lithify names no topic."""
+    if not (
+        isinstance(spelled, dict) and isinstance(spelled.get("topic"), str) and isinstance(spelled.get("offsets"), dict)
+    ):
+        raise InvalidRequest(
+            f"topic {topic}: the checkpoint holds no offsets of lithify: another source wrote it. {_NEW_CHECKPOINT}"
+        )
+    if spelled["topic"] == topic_id:
+        return {int(number): offset for number, offset in spelled["offsets"].items()}
+    name = spelled.get("name")
+    if name is None:
+        what = (
+            "the checkpoint belongs to another topic: one with another name, or one with this name that was deleted "
+            "and created again"
+        )
+    elif name == topic:
+        what = (
+            "the topic was deleted and created again, or the checkpoint is of another warehouse: its offsets are of "
+            "another log"
+        )
+    else:
+        what = f"the checkpoint belongs to topic {name}: each topic needs a checkpointLocation of its own"
+    raise InvalidRequest(f"topic {topic}: {what}. {_NEW_CHECKPOINT}")
+
+
+_NEW_CHECKPOINT = (
+    "Start the query with a new checkpointLocation; startingOffsets (earliest, latest) says where it begins then"
+)
+
+
+def limited(begin: Mapping[int, int], ends: Mapping[int, int], rows_max: int) -> dict[int, int]:
+    """At most `rows_max` offsets in all. Each partition that has more to read gets one at least, and the rest in
+    proportion to what is there; if there are more such partitions than `rows_max`, they take turns. A partition that
+    `begin` does not name was added: it starts at 0, and is left out as long as it gets nothing.
+
+    SUBTLE! 1. Ten small partitions get a record in each batch, and a large one has a million. 2. A share that is
+    rounded up, the smallest first, leaves nothing of ten for the large one. 3. Its backlog grows for ever.
+    Test: tests/spark/test_stream_offsets.py
+    """
+    there = {number: last - begin.get(number, 0) for number, last in ends.items() if last > begin.get(number, 0)}
+    if sum(there.values()) <= rows_max:
+        taken = there
+    elif len(there) > rows_max:
+        taken = _in_turn(sorted(there), sum(begin.values()), rows_max)
+    else:
+        taken = _in_proportion(there, rows_max)
+    return {
+        number: begin.get(number, 0) + taken.get(number, 0)
+        for number in sorted(ends)
+        if number in begin or taken.get(number)
+    }
+
+
+def _in_turn(numbers: list[int], before: int, count: int) -> dict[int, int]:
+    """One each, for `count` of them. `before`: the offsets that were read so far, of which each batch adds `count`, so
+    that the next batch goes on behind this one."""
+    return {numbers[(before + index) % len(numbers)]: 1 for index in range(count)}
+
+
+def _in_proportion(there: Mapping[int, int], rows_max: int) -> dict[int, int]:
+    """Requires: len(there) <= rows_max < the sum. One each; of the rest, shares by what is left, rounded down, and what
+    that leaves to those with the largest remainders."""
+    left, rest = sum(there.values()) - len(there), rows_max - len(there)
+    shares = {number: divmod(rest * (count - 1), left) for number, count in there.items()}
+    odd = rest - sum(share for share, _ in shares.values())
+    more = sorted(shares, key=lambda number: (-shares[number][1], number))[:odd]
+    return {number: 1 + share + (number in more) for number, (share, _) in shares.items()}
+
+
+def stretches(start: int, end: int, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Even parts of at most `rows_max` offsets; none if `end` is not beyond `start`."""
+    parts = -(-max(0, end - start) // rows_max)
+    for index in range(parts):
+        yield start + (end - start) * index // parts, start + (end - start) * (index + 1) // parts
