@@ -49,9 +49,10 @@ def run(
         collector = make_collector(warehouse, gc_grace_ms, interval_ms=gc_interval_ms, rest_ms=gc_rest_ms)
         run_parts(invocation, collector=(collector, gc_interval_ms, gc_sweep_interval_ms))
         return 0
-    invocation.require_begun()
     with invocation.output.progress("collecting"):
         report = invocation.admin().gc(dry_run=dry_run, sweep=sweep, grace_ms=gc_grace_ms)
+    if not report.partitions:
+        invocation.require_begun()
     output = invocation.output
     output.answer(report, lambda: _show(output, report, gc_grace_ms))
     return code_of(report)

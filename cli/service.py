@@ -102,7 +102,6 @@ def run(
         )
 
     if once:
-        invocation.require_begun()
         return _run_once(invocation, compactor_with, take_over)
     with suppress(LithifyError):  # an outage is waited out
         if not warehouse.begun:
@@ -151,6 +150,8 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     output = invocation.output
     with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
+    if not report.partitions:
+        invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
     return code_of(report)
 

@@ -34,7 +34,6 @@ def verify(
     """Check that every live or pinned segment of TOPIC, or of the warehouse, exists and has the right size and
     checksum. Also check the invariants of manifests, and count objects that nothing refers to."""
     admin, output = invocation.admin(), invocation.output
-    invocation.require_begun()
     with output.progress("verifying") as tick:
         report = admin.verify(
             topic,
@@ -45,6 +44,8 @@ def verify(
             executor_wait_ms=executor_wait_ms,
             ended=tick,
         )
+    if not report.partitions:
+        invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
     return code_of(report)
 
