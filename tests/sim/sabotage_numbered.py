@@ -16,8 +16,8 @@ OF_NUMBERED_FILES = (
         "a damaged head is taken for absent",
         "P3",
         "manifest/commit.py",
-        "            step = Version(low.number + 1, None)\n",
-        "            step = None\n",
+        "            return Version(number, None)\n",
+        "            return None\n",
         focus="damaged files",
     ),
     Sabotage(
