@@ -48,7 +48,7 @@ SIGNATURES = {
     "read_task": "(task, store, clock=None)",
     "Record": "(key, value, timestamp_ms=None, headers=(), offset=None)",
     "RetentionPolicy": "(max_records=None, max_age_seconds=None, max_total_bytes=None)",
-    "Warehouse.create_topic": "(self, name, partitions=1, config=None, *, retention=None, probe=True)",
+    "Warehouse.create_topic": "(self, name, partitions=1, config=None, *, retention=None, probe=True, exist_ok=False)",
     "Warehouse.topic": "(self, name, *, for_append=False)",
     "Warehouse.alter": "(self, settings)",
     "Warehouse.describe": "(self)",
@@ -59,7 +59,9 @@ SIGNATURES = {
     "Topic.alter": "(self, config=None, partitions=None, *, retention=None)",
     "Topic.describe": "(self)",
     "Topic.delete_records": "(self, before_offsets)",
-    "Topic.append": "(self, records)",
+    "Topic.append": "(self, records, *, key=None, value=None, timestamp=None)",
+    "Topic.read": "(self)",
+    "Topic.offsets_for_timestamp": "(self, timestamp_ms)",
     "Topic.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
     "Topic.get": "(self, key, *, max_staleness_ms=0)",
     "Topic.get_many": "(self, keys, *, max_staleness_ms=0)",
@@ -74,7 +76,8 @@ SIGNATURES = {
     "Topic.producer": "(self, id=None, config=None)",
     "Topic.consumer": "(self, name, partitions=None, *, auto_offset_reset='earliest', auto_commit_interval_ms=5000, "
     "poll_ms=1000, stop=None)",
-    "Partition.append": "(self, records, txn=None)",
+    "Partition.append": "(self, records, txn=None, *, key=None, value=None, timestamp=None)",
+    "Partition.offset_for_timestamp": "(self, timestamp_ms)",
     "Partition.begin_upload": "(self, *, ttl=datetime.timedelta(days=1), upload_id=None)",
     "Partition.upload": "(self, task, segments, txn=None)",
     "write_segment": "(store, task, records)",
@@ -111,6 +114,8 @@ SIGNATURES = {
     "Partition.describe": "(self)",
     "Snapshot.read": "(self, start_offset=0, end_offset=None)",
     "Snapshot.read_batches": "(self, start_offset=0, end_offset=None)",
+    "Snapshot.offset_for_timestamp": "(self, timestamp_ms)",
+    "Snapshot.offset_of_last": "(self, records)",
     "Snapshot.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
     "Snapshot.plan": PLAN,
     "Snapshot.renew": "(self)",
@@ -200,6 +205,7 @@ def test_every_public_method_is_listed() -> None:
         "Partition.open_producer",
     }
     internal |= {"Partition.check_producer", "Snapshot.sorts", "Snapshot.task", "Snapshot.cut", "Snapshot.batches"}
+    internal |= {"Snapshot.shows"}
     for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}
