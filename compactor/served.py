@@ -218,7 +218,11 @@ class ServedPartition:
         ended = step.job is not None and not step.job.active
         tried = step.outcome is StepEnd.FAILED and step.job is not None
         if step.outcome is StepEnd.WORKED or ended or (tried and self._may_do_more(answers)):
-            return Turned(self._wants(answers))
+            still = self._still_waits(answers) if step.completed else None
+            if still is None:
+                return Turned(self._wants(answers))
+            self.done.rests(still)
+            step = still
         self._resting, self._rest, self.take_over = step.outcome.rests, None, False
         return Turned(None)
 
@@ -292,7 +296,12 @@ class ServedPartition:
 
     def _may_do_more(self, answers: CompactionAnswers) -> bool:
         """Whether there is something else to do while a job waits for its next attempt."""
-        return not answers.stopping and drive(self._coordinator.still_waits(self.topic.config), answers) is None
+        return not answers.stopping and self._still_waits(answers) is None
+
+    def _still_waits(self, answers: CompactionAnswers) -> Step | None:
+        """How a step would end that finds what this one left behind: after a commit both files were the heads, and need
+        not be read again just to find that nothing is due. None: there is more to do."""
+        return drive(self._coordinator.still_waits(self.topic.config), answers)
 
     def _see(self) -> None:
         self._manifest = self._coordinator.files.manifest.seen.value or self._manifest

@@ -43,3 +43,8 @@ class Step:
     job: Job | None = None
     dropped: tuple[SegmentRef, ...] = ()  # retired without a job, because they were below the floor
     nothing_due: bool = False  # no debt is left
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ended with a job's end in both files."""
+        return self.job is not None and self.job.status == "completed"

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import structlog
@@ -17,6 +17,7 @@ from lithify.log.frames import AS_NAMED, Columns
 from lithify.log.info import Looked, PartitionFailure, PartitionInfo, TopicInfo, topic_info
 from lithify.log.intake import Records, prepare
 from lithify.log.latest import Latest
+from lithify.log.opening import Opening
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.positions import check_consumer_name
@@ -42,6 +43,7 @@ from lithify.store.port import NewId
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
+T = TypeVar("T")
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 CONFIG_FRESH_MS = 10_000  # by the store's clock
@@ -284,10 +286,10 @@ class Topic:
         config = ConsumerConfig(check_reset(auto_offset_reset), auto_commit_interval_ms, poll_ms, stop)
         parts = [self.partition(number) for number in numbers]
         later = came_later(self, name, parts)
-        openings = {part.number: part.opening(name, config, added=part.number in later) for part in parts}
-        for opening in openings.values():  # check all before taking any
-            opening.look()
-        consumers = {number: opening.take() for number, opening in openings.items()}
+        openings = [part.opening(name, config, added=part.number in later) for part in parts]
+        _all_of(self._driver.each(Opening.look, openings))  # check all before taking any
+        taken = _all_of(self._driver.each(Opening.take, openings))
+        consumers = {part.number: consumer for part, consumer in zip(parts, taken, strict=True)}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
 
     def _chosen(self, partitions: object) -> list[int]:
@@ -360,6 +362,16 @@ class Topic:
             growths = self._driver.run(growths_of(self._lineage, topic))
             known = self._key_places = topic.id, KeyPlaces(growths, topic.partitions)
         return known[1]
+
+
+def _all_of(outcomes: Sequence[T | Exception]) -> list[T]:
+    """Raises the first failure."""
+    found: list[T] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+        found.append(outcome)
+    return found
 
 
 def _worst(failed: Mapping[int, Exception], done: Mapping[int, range]) -> Exception:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Lineage, Next, Refused
 from lithify.manifest.config import parse, validate
-from lithify.manifest.each import commit_to_each
+from lithify.manifest.each import commit_to_each, each
 from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic
@@ -242,11 +242,14 @@ async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, 
 
 async def _create_partitions(all_keys: list[PartitionKeys], topic: TopicFile) -> None:
     bounds = retention_of(parse(topic.config))
-    for keys in all_keys:
+
+    async def create(keys: PartitionKeys) -> None:
         first = Manifest(
             format=FORMAT, topic=keys.topic, topic_id=keys.topic_id, partition=keys.partition, retention=bounds
         )
         await PartitionFiles(keys).manifest.commit(CreatePartition(first))
+
+    await each(create, all_keys)
 
 
 async def alter_topic(
@@ -283,13 +286,14 @@ async def alter_topic(
 
 async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
     """Where each partition's log ends. None: its file is damaged, which does not prevent growing."""
-    found: list[int | None] = []
-    for keys in all_keys:
+
+    async def end(keys: PartitionKeys) -> int | None:
         try:
-            found.append((await PartitionFiles(keys).head()).next_offset)
+            return (await PartitionFiles(keys).head()).next_offset
         except Corrupt:
-            found.append(None)
-    return tuple(found)
+            return None
+
+    return tuple(await each(end, all_keys))
 
 
 async def keep_bounds(files: PartitionFiles, topic: TopicFile) -> bool:

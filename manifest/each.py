@@ -1,7 +1,7 @@
-"""Commit one edit to many partitions; one that fails does not stop the others. A protocol coroutine."""
+"""The same for many partitions, in step; one that fails does not stop the others. Protocol coroutines."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from lithify.manifest.commit import Edit
 from lithify.manifest.keys import PartitionKeys
@@ -9,29 +9,49 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.words import numbers_text
 from lithify.store.errors import CommitUnknown, LithifyError
+from lithify.store.in_step import in_step
+from lithify.store.port import Request
 
-__all__ = ["AWAY_MAX", "commit_to_each"]
+__all__ = ["AT_ONCE", "AWAY_MAX", "commit_to_each", "each"]
 
-# After so many partitions in a row without an answer from the store the rest is not tried: each takes its time.
+A = TypeVar("A")
+T = TypeVar("T")
+
+# After so many partitions in a row without an answer from the store the rest is not tried: each takes its time. So many
+# go in step at first, and after them AT_ONCE, while all are answered.
 AWAY_MAX = 3
+AT_ONCE = 32  # as many as a store's client keeps connections
+
+
+async def each(do: Callable[[A], Coroutine[Request[Any], Any, T]], items: Sequence[A]) -> list[T]:
+    """What `do` returns for each of `items`, AT_ONCE of them in step. Raises the first failure, once those that go in
+    step with it have ended."""
+    found: list[T] = []
+    for start in range(0, len(items), AT_ONCE):
+        for outcome in await in_step(*map(do, items[start : start + AT_ONCE])):
+            if isinstance(outcome, Exception):
+                raise outcome
+            found.append(outcome)
+    return found
 
 
 async def commit_to_each(all_keys: Sequence[PartitionKeys], edit: Edit[Manifest, Any], note: str) -> None:
     """Try all partitions, then raise the first failure, with `note` and the partitions that were not reached."""
     missing: list[int] = []
     first: LithifyError | None = None
-    away = 0
-    for place, keys in enumerate(all_keys):
-        try:
-            await PartitionFiles(keys).manifest.commit(edit)
-            away = 0
-        except LithifyError as error:
-            first = first or error
-            missing.append(keys.partition)
-            away = away + 1 if _is_away(error) else 0
-        if away == AWAY_MAX:
-            missing += [keys.partition for keys in all_keys[place + 1 :]]
-            break
+    away = place = 0
+    while place < len(all_keys) and away < AWAY_MAX:
+        together = all_keys[place : place + (AT_ONCE if place and not away else AWAY_MAX)]
+        outcomes = await in_step(*(PartitionFiles(keys).manifest.commit(edit) for keys in together))
+        place += len(together)
+        for keys, outcome in zip(together, outcomes, strict=True):
+            if isinstance(outcome, LithifyError):
+                first = first or outcome
+                missing.append(keys.partition)
+            elif isinstance(outcome, Exception):
+                raise outcome
+            away = away + 1 if isinstance(outcome, LithifyError) and _is_away(outcome) else 0
+    missing += [keys.partition for keys in all_keys[place:]]
     if first is not None:
         first.add_note(f"{note} {numbers_text('partition', missing)}")
         raise first

@@ -157,8 +157,8 @@ def test_a_pass_that_leaves_between_two_turns_was_told_to_stop_unless_it_had_all
     scene: Scene, monkeypatch: pytest.MonkeyPatch, turns_max: int, outcome: str
 ) -> None:
     monkeypatch.setattr("lithify.compactor.served.TURNS_MAX", turns_max)
-    turned = scene.first_job(lambda: None)
-    assert turned.want is not None, "it would look whether there is more"
+    turned = scene.first_job(lambda: append_to(scene.part, LATER))
+    assert turned.want is not None, "there is more to do"
     assert [report.outcome for report in scene.service.reports()] == [outcome]
 
 

@@ -14,7 +14,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange, SnapshotExpired, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.port import Get, Head, RequestCounts, Together
 from tests.clock import HandClock
 from tests.log.compaction import collect, compact
 from tests.log.waiting import Script
@@ -369,3 +369,27 @@ def test_whatever_happens_each_record_that_stays_is_seen_once(
     assert {offset for offset in range(count) if offset >= deleted_to} <= {*offsets, *lost}
     assert all(item.key == f"k{item.offset}".encode() for item in found if isinstance(item, Record))
     assert follower.position == count
+
+
+def test_twenty_new_segments_are_followed_in_five_rounds(clock: HandClock) -> None:
+    """Of requests for numbered files; the segments are read in one more (tests/segment/test_ahead.py)."""
+    driver = Driver(MemoryStore(), clock)
+    part = Warehouse(driver).create_topic("t", config={"cleanup.policy": "compact"}, probe=False).partition(0)
+    follower, answer, asked = part.follower(), driver.answer, list[Any]()
+
+    def counted(request: Any) -> Any:
+        if isinstance(request, Get | Head | Together):
+            asked.append(request)
+        return answer(request)
+
+    rounds: list[int] = []
+    for _ in range(3):
+        for _ in range(20):
+            part.append([Record(b"k", b"v")])
+        driver.answer = counted
+        while follower.take() is not None:
+            pass
+        driver.answer = answer
+        rounds.append(len(asked))
+        asked.clear()
+    assert rounds == [5, 4, 4]

@@ -74,9 +74,7 @@ def replaced(warehouse: Warehouse) -> None:
     warehouse.driver.cache.clear()
 
 
-def test_an_append_between_the_rows_and_the_head_is_seen(
-    store: Scripted, warehouse: Warehouse, part: Partition
-) -> None:
+def test_an_append_between_rows_and_head_is_seen(store: Scripted, warehouse: Warehouse, part: Partition) -> None:
     """SUBTLE in point_reads.py: 1. Rows are read by manifest 7. 2. Somebody appends, and is acknowledged. 3. The search
     finds 8."""
     store.script = ROWS_FIRST, lambda: other(warehouse).append([Record(b"k", b"1")])

@@ -1,6 +1,7 @@
 """What the protocol's tests share: one partition in a simulated store, and coroutines advanced request by request."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state
 from lithify.store.port import Create, Delete, Get, Head, NewId, Outcome, Put, Request, Together
+from lithify.store.side_by_side import one_after_the_other
 from tests.compactor.simulated_engine import Row, encode, reference
 from tests.interleave import World
 from tests.refs import segment_ref
@@ -177,6 +179,22 @@ class Held:
         assert self.request is not None, "it has ended"
         self.reply(self._world._answer(self.request))
 
+    def answers(self, replies: Callable[[Request[Any]], Any]) -> None:
+        """Answer the request it waits at, or each of those made together, with what `replies` gives (an exception: it
+        fails); None: the store answers."""
+        assert self.request is not None, "it has ended"
+        requests = self.request.requests if isinstance(self.request, Together) else (self.request,)
+        found = one_after_the_other([partial(self._answer, each, replies(each)) for each in requests])
+        if isinstance(self.request, Together):
+            self.reply(tuple(found))
+        else:
+            self.fail(found[0]) if isinstance(found[0], Exception) else self.reply(found[0])
+
+    def _answer(self, request: Request[Any], instead: Any) -> Any:
+        if isinstance(instead, Exception):
+            raise instead
+        return self._world._answer(request) if instead is None else instead
+
     def until(self, wanted: Callable[[Request[Any]], bool]) -> Request[Any]:
         """Go on until it waits at a request that is `wanted`."""
         while self.request is not None and not wanted(self.request):
@@ -207,6 +225,17 @@ def keys_of(request: Request[Any] | None) -> list[str]:
     """What it looks at, alone or together with others."""
     requests = request.requests if isinstance(request, Together) else (request,)
     return [each.key for each in requests if isinstance(each, Get | Head)]
+
+
+def creates_in(request: Request[Any] | None) -> list[Create]:
+    """What it creates, alone or together with others."""
+    requests = request.requests if isinstance(request, Together) else (request,)
+    return [each for each in requests if isinstance(each, Create)]
+
+
+def rounds_of_creates(held: Held) -> list[list[str]]:
+    """The keys, by round of requests."""
+    return [[each.key for each in made] for request in held.asked if (made := creates_in(request))]
 
 
 def looks_at(key: str) -> Callable[[Request[Any]], bool]:

@@ -1,7 +1,6 @@
 """P13: manifest first, then the job; the manifest remembers the job until `.compactor` shows it terminal."""
 
 import json
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.store.errors import Fenced
-from lithify.store.port import Create, Request, Together
+from lithify.store.port import Create
 from tests.compactor.simulated_engine import with_engine
 from tests.protocol.scene import (
     CONFIG,
@@ -34,6 +33,7 @@ from tests.protocol.scene import (
     at,
     claim,
     compact,
+    creates_in,
     job,
     new_partition,
     replacing,
@@ -143,18 +143,13 @@ def test_outputs_are_verified_before_the_commit() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
     world.alone(append_rows(files, ROWS))
     held = Held(world, with_engine(KEYS, Coordinator(PartitionFiles(KEYS), "me:1").step(CONFIG), []))
-    held.until(lambda request: any(len(_outputs(each.body)) == 3 for each in _creates(request)))
+    held.until(lambda request: any(len(_outputs(each.body)) == 3 for each in creates_in(request)))
     held.go()
     recorded = world.alone(files.compactor_state()).jobs[0].outputs()
     del world.objects[KEYS.segment(recorded[1].id)]
     step = held.end()
     assert step.outcome == "failed"
     assert world.alone(files.head()).runs == ()
-
-
-def _creates(request: Request[Any]) -> list[Create]:
-    requests = request.requests if isinstance(request, Together) else (request,)
-    return [each for each in requests if isinstance(each, Create)]
 
 
 def _outputs(body: bytes) -> list[object]:
