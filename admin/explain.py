@@ -35,6 +35,7 @@ from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.segments import Segments
 from lithify.store.errors import LithifyError
 from lithify.store.port import Now
+from lithify.store.short_repr import short_repr
 
 __all__ = ["Beside", "Explanation", "Input", "Owed", "Owner", "explain", "explain_topic"]
 
@@ -101,6 +102,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     compactor: Owner | None  # None: there has been none yet
     beside: Beside | None = None  # what relieves the partition while its job runs
     ranges_exact: bool = False  # the number of ranges in `estimate` is the number that will run
+
+    __repr__ = short_repr
 
 
 def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:

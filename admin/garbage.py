@@ -36,4 +36,5 @@ class Garbage:
         with self._lock.mine():
             if self._collector is None or self._collector[0] != grace_ms:
                 self._collector = grace_ms, Collector(self, grace_ms=grace_ms, events=self._events)
-            return self._collector[1].run_once(dry_run, sweep)
+            collector = self._collector[1]
+            return collector.with_times(collector.run_once(dry_run, sweep))

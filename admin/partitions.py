@@ -14,6 +14,7 @@ from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound
+from lithify.store.short_repr import short_repr
 
 __all__ = ["Answers", "Failed", "Places", "WarehouseLike", "partition_at", "required"]
 
@@ -52,6 +53,8 @@ class Answers(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         return ending_of(self.faults)
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True)

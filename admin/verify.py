@@ -31,6 +31,7 @@ from lithify.store.driver import Driver, new_id
 from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
+from lithify.store.short_repr import short_repr
 from lithify.work.order import Checked, Refused
 from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
 from lithify.work.spark_conf import parse_spark_conf
@@ -76,6 +77,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         if kinds & {"corrupt", "missing"}:
             return Ending.DAMAGED
         return Ending.UNREACHABLE if kinds else Ending.DONE
+
+    __repr__ = short_repr
 
 
 class RunChecks(Protocol):

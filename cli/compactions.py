@@ -1,12 +1,12 @@
 """`lithify compaction`: submit, status, list, cancel, explain, retry."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from lithify.admin.partitions import Answers
-from lithify.cli.failures import tell_faults
+from lithify.cli.failures import FAILED, tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.manifest.words import counted, span_text
@@ -43,8 +43,14 @@ def _partitions(invocation: Invocation, topic: str, partition: int | None) -> li
 @click.option(
     "--sources", metavar="ID,ID", help="Compact these L0 segments and runs (listed by 'lithify manifest show')."
 )
-def submit(invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None) -> None:
-    """Request a compaction of TOPIC. A running compactor accepts or refuses it."""
+@click.option("--wait", is_flag=True, help="Wait until it has ended, and show how far it is.")
+def submit(
+    invocation: Invocation, topic: str, partition: int | None, full: bool, sources: str | None, wait: bool
+) -> int:
+    """Request a compaction of TOPIC. A running compactor accepts or refuses it.
+
+    With --wait the exit code is 0 if all of it completed, else 1. Ctrl-C ends the waiting, not the compaction.
+    """
     if full == (sources is not None):
         raise InvalidRequest("give either --full or --sources ID,ID")
     numbers = _partitions(invocation, topic, partition)
@@ -54,9 +60,31 @@ def submit(invocation: Invocation, topic: str, partition: int | None, full: bool
     admin = invocation.admin()
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
     output = invocation.output
-    output.answer(
-        infos, lambda: output.lines(_submitted(admin, topic, *each) for each in zip(numbers, infos, strict=True))
-    )
+    texts = (_submitted(admin, topic, *each) for each in zip(numbers, infos, strict=True))
+    if not wait:
+        output.answer(infos, lambda: output.lines(texts))
+        return 0
+    if not output.as_json:
+        output.lines(texts)
+    ended = _waited(admin, output, infos)
+    output.answer(ended, lambda: show_compactions(output, ended))
+    return 0 if all(each.status == "completed" for each in ended) else FAILED
+
+
+def _waited(admin: "Admin", output: Output, infos: "list[CompactionInfo]") -> "list[CompactionInfo]":
+    """The bar is of all compactions together; each counts a hundred."""
+    from lithify.admin.waiting import finished
+
+    shown = 0
+    with output.progress("compacting", 100 * len(infos)) as tick:
+
+        def tell(now: "Sequence[CompactionInfo]") -> None:
+            nonlocal shown
+            done = sum(100 if each.completed_at else int(each.progress.completion_percentage) for each in now)
+            tick(done - shown)
+            shown = done
+
+        return finished(admin, infos, tell)
 
 
 def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo") -> str:

@@ -75,6 +75,8 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
             checks += [stale_temporaries(warehouse.driver), *invocation.admin().health().checks]
+            if not warehouse.begun:
+                checks.append(Check("warehouse", "warning", invocation.not_begun()))
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
     value = {"warehouse": found.warehouse, "checks": found.checks}
     output.answer(value, lambda: _show(output, found.warehouse, found.checks))

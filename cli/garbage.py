@@ -6,8 +6,9 @@ import click
 
 from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
-from lithify.cli.output import Output, count_text, counted_text, size_text
+from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.settings import option
+from lithify.manifest.words import span_text
 
 if TYPE_CHECKING:
     from lithify.gc.collector import GcReport
@@ -50,12 +51,14 @@ def run(
         return 0
     with invocation.output.progress("collecting"):
         report = invocation.admin().gc(dry_run=dry_run, sweep=sweep, grace_ms=gc_grace_ms)
+    if not report.partitions:
+        invocation.require_begun()
     output = invocation.output
-    output.answer(report, lambda: _show(output, report))
+    output.answer(report, lambda: _show(output, report, gc_grace_ms))
     return code_of(report)
 
 
-def _show(output: Output, report: "GcReport") -> None:
+def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
     rows = [
         (
             *(
@@ -89,8 +92,22 @@ def _show(output: Output, report: "GcReport") -> None:
         )
     verb = "would delete" if report.dry_run else "deleted"
     output.line(f"{verb} {counted_text(len(report.deleted), 'object')}, {size_text(report.bytes_deleted)}")
+    waiting = sum(part.waiting for part in report.partitions)
+    if waiting:
+        output.line(_waiting(report, waiting, grace_ms))
     if report.temporaries:
         what = "file or upload" if report.temporaries == 1 else "files or uploads"
         output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
     if report.fault:
         output.line(f"temporary files and uploads of killed processes could not be removed: {report.fault.text}")
+
+
+def _waiting(report: "GcReport", waiting: int, grace_ms: int) -> str:
+    """Why they did not go yet, and when they will."""
+    wait, stay = ("waits", "it stays") if waiting == 1 else ("wait", "they stay")
+    text = f"{counted_text(waiting, 'replaced segment')} {wait}: {stay} readable for the grace period"
+    times_ms = [part.next_ms for part in report.partitions if part.next_ms is not None]
+    if times_ms:
+        return f"{text} ({span_text(grace_ms)}). The first may go with a collection after {time_text(min(times_ms))}"
+    begins = "which begins with the first collection that sees them replaced (a dry run does not count)"
+    return f"{text} ({span_text(grace_ms)}), {begins}, or as long as a checkpoint pins them"

@@ -1,5 +1,6 @@
 """What every command gets: the warehouse, how to reach it, and how to print."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ import msgspec
 
 from lithify.cli.output import Output
 from lithify.cli.settings import option
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin
@@ -71,13 +73,39 @@ class Invocation:
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
         return self._open
 
-    def admin(self) -> "Admin":
-        """The operations of the warehouse, or of the server at `url`. Raises InvalidRequest."""
+    def admin(self, survey_ms: int | None = None) -> "Admin":
+        """The operations of the warehouse, or of the server at `url`. `survey_ms`: how old an overview may be, unless a
+        server answers. Raises InvalidRequest."""
         if self._admin is None:
             from lithify.admin.client import Admin
 
-            self._admin = Admin(self.url or self.warehouse())
+            if self.url or survey_ms is None:
+                self._admin = Admin(self.url or self.warehouse())
+            else:
+                self._admin = Admin(self.warehouse(), survey_ms=survey_ms)
         return self._admin
+
+    def require_begun(self) -> None:
+        """Raises NotFound if the warehouse has never had a topic: its URL may be mistyped. A server knows its own."""
+        if not self.url and not self.warehouse().begun:
+            raise NotFound(self.not_begun())
+
+    def not_begun(self) -> str:
+        where = shown(self.warehouse().url)
+        return f"there is no warehouse at {where}: check the URL. To begin one there: 'lithify topic create'"
+
+    def explained(self, error: Exception) -> Exception:
+        """The error to tell: if a topic is missing, that may be because the whole warehouse is."""
+        if (
+            isinstance(error, NotFound)
+            and self._open is not None
+            and not self.url
+            and self.not_begun() not in str(error)
+        ):
+            with contextlib.suppress(LithifyError):
+                if not self._open.begun:
+                    return NotFound(f"{error}; {self.not_begun()}")
+        return error
 
     def options_for(self, url: str) -> dict[str, Any]:
         """The storage options, if `url` belongs to the same kind of store."""

@@ -36,6 +36,8 @@ _COMMANDS = {
     "manifest": "lithify.cli.manifests",
     "verify": "lithify.cli.verification",
     "doctor": "lithify.cli.doctor",
+    "top": "lithify.cli.top",
+    "completion": "lithify.cli.completion",
 }
 
 
@@ -70,7 +72,7 @@ class _Root(click.Group):
             code = result if isinstance(result, int) else 0
         except Exception as error:  # noqa: BLE001 - the outermost place: there is nobody left to raise to
             how_far = None if invocation.how_far is None else invocation.how_far()
-            error = error.told if isinstance(error, OutputFailed) else error
+            error = invocation.explained(error.told if isinstance(error, OutputFailed) else error)
             code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)
             drain()
         finally:

@@ -1,8 +1,8 @@
 """What a command prints: tables on a terminal, plain lines elsewhere, one JSON document on request."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import IO, Any, Protocol
 
@@ -76,11 +76,54 @@ class Output:
         else:
             _plain_table(columns, cells, title)
 
+    @contextmanager
+    def live(self) -> Generator[Callable[[Callable[["Output"], None]], None]]:
+        """Yields a function that takes what to show on the whole terminal, instead of what it showed before."""
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(file=sys.stdout)
+        with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False) as drawn:
+
+            def draw(show: Callable[[Output], None]) -> None:
+                page = _Page(console.width, wide=self._wide)
+                show(page)
+                drawn.update(Text.assemble(*page.found, no_wrap=True, overflow="crop"), refresh=True)
+
+            yield draw
+
     def progress(self, what: str, total: int | None = None, *, seen: bool = True) -> AbstractContextManager[Ticker]:
         """A progress bar on standard error, if that is a terminal; none if `seen` is False."""
         if not seen or self.as_json or not is_terminal(sys.stderr):
             return nullcontext(_silent)
         return _Bar(what, total)
+
+
+class _Page(Output):
+    """Keeps what a terminal would show."""
+
+    def __init__(self, width: int, *, wide: bool) -> None:
+        super().__init__(as_json=False, wide=wide)
+        self._width = width
+        self.found: list[tuple[str, str]] = []  # text, style
+
+    def line(self, text: str) -> None:
+        self.found += [(f"{each}\n", "") for each in wrapped(plain(text), self._width)]
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        title: str = "",
+        *,
+        less: Sequence[str] = (),
+        lead: str = "",
+        prose: bool = False,
+    ) -> None:
+        cells = [[_cell(value) for value in row] for row in rows]
+        for line in drawn(Columns(columns, less, lead, prose), cells, self._width, wide=self._wide):
+            self.found.append((f"{line.text}\n", "bold" if line.head else ""))
 
 
 def _silent(advance: int, /) -> None:

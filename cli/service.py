@@ -1,6 +1,6 @@
 """`lithify compactor run`: until nothing is due, with a report, or as a service."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +11,10 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.running import make_collector, run_parts
 from lithify.cli.serving import http_options, server_of
 from lithify.cli.settings import option
+from lithify.cli.terminal import warn
 from lithify.events.event_log import both, log_event
 from lithify.manifest.words import counted
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,9 @@ def compactor() -> None:
 
 @command(compactor)
 @click.option("--once", is_flag=True, help="Run until nothing is due, then print a report. Default: run until stopped.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated. Default: all."
+)
 @click.option("--take-over", is_flag=True, help="Also take partitions away from a compactor that is working.")
 @option("engine")
 @option("master")
@@ -57,7 +61,15 @@ def compactor() -> None:
 @option("gc.grace.ms")
 @option("gc.sweep.interval.ms")
 @http_options
-def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master: str | None, **settings: Any) -> int:
+def run(
+    invocation: Invocation,
+    once: bool,
+    topics: tuple[str, ...],
+    take_over: bool,
+    engine: str,
+    master: str | None,
+    **settings: Any,
+) -> int:
     """Compact what is due, in every partition of the warehouse. On SIGTERM or Ctrl-C it records what has finished and
     ends; a second one ends it at once."""
     from lithify.compactor.compactor import Compactor
@@ -73,6 +85,8 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
         with invocation.output.progress("probing the store"):
             report = probe(warehouse.store)
         report.require()
+    for name in topics:
+        warehouse.topic(name)  # refused at once if there is none
     made = make_engine(engine, master, settings)
 
     def compactor_with(events: "Sink") -> Compactor:
@@ -83,11 +97,15 @@ def run(invocation: Invocation, once: bool, take_over: bool, engine: str, master
             interval_ms=settings["interval_ms"],
             rest_ms=settings["rest_ms"],
             bytes_in_flight=settings["bytes_in_flight"],
+            topics=topics or None,
             events=events,
         )
 
     if once:
         return _run_once(invocation, compactor_with, take_over)
+    with suppress(LithifyError):  # an outage is waited out
+        if not warehouse.begun:
+            warn(invocation.not_begun())
     events = log_event if server is None else both(log_event, server.sink)
     with closing(compactor_with(events)) as compactor:
         collecting = None
@@ -132,6 +150,8 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     output = invocation.output
     with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
         report = compactor.run_once(take_over)
+    if not report.partitions:
+        invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
     return code_of(report)
 

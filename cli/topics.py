@@ -15,7 +15,7 @@ from lithify.cli.settings import option
 from lithify.cli.terminal import plain, warn
 from lithify.manifest.config import config_table
 from lithify.manifest.words import counted
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
     from lithify.admin.topics import TopicSummary
@@ -41,13 +41,22 @@ def topic() -> None:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
 @_config
+@click.option("--if-not-exists", is_flag=True, help="Leave a topic that exists as it is, and succeed.")
 @option("compactor.probe")
-def create(invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], probe: bool) -> None:
+def create(
+    invocation: Invocation, name: str, partitions: int, pairs: tuple[str, ...], if_not_exists: bool, probe: bool
+) -> None:
     """Create topic NAME. Before the warehouse's first topic is created, the store is probed."""
     admin = invocation.admin()
     config = parse_pairs(pairs, "--config")
-    with invocation.output.progress("asking the store"):
-        made = admin.create_topic(name, partitions, config, probe=probe)
+    try:
+        with invocation.output.progress("asking the store"):
+            made = admin.create_topic(name, partitions, config, probe=probe)
+    except AlreadyExists:
+        if not if_not_exists:
+            raise
+        _tell(invocation.output, admin.topic(name), f"topic {name} exists already, and stays as it is")
+        return
     _tell(invocation.output, made, f"topic {name} created with {counted(partitions, 'partition')}")
 
 
@@ -61,6 +70,8 @@ def list_(invocation: Invocation) -> int:
     """List the topics of the warehouse. Topics that cannot be read are listed too, and named on standard error."""
     found = invocation.admin().topics()
     names = sorted(each.topic for each in (*found.items, *found.failed))
+    if not names:
+        invocation.require_begun()
     output = invocation.output
     output.answer(names, lambda: output.lines(names))
     return tell_faults(found.faults)

@@ -44,6 +44,8 @@ def verify(
             executor_wait_ms=executor_wait_ms,
             ended=tick,
         )
+    if not report.partitions:
+        invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
     return code_of(report)
 

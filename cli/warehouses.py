@@ -24,6 +24,8 @@ def warehouse() -> None:
 def describe(invocation: Invocation) -> None:
     """Show the warehouse's location, settings and topics."""
     info = invocation.warehouse().describe()
+    if not info.topics:
+        invocation.require_begun()
     output = invocation.output
     output.answer(info, lambda: _describe(output, info))
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Collection
 from typing import Protocol, Self
 
 from lithify.compactor.engine import Engine
@@ -64,6 +65,7 @@ class Compactor:
       minutes): every round, and every `run_once`, looks at every partition.
     - `bytes_in_flight`: how many bytes of Parquet all jobs together may read at once; None: any number. A larger job
       runs alone, except for one short job, which does not count.
+    - `topics`: the names of the only topics to compact; None: all, also those that come.
     - `events`: a function that is called with each event (docs/rfcs/0015), in any thread. By default events are logged.
 
     One Compactor is one owner. If it is fenced in a partition it becomes a standby there, and claims it again only if
@@ -79,6 +81,7 @@ class Compactor:
         interval_ms: int = IDLE_MS,
         rest_ms: int = 0,
         bytes_in_flight: int | None = None,
+        topics: Collection[str] | None = None,
         events: Sink = log_event,
     ) -> None:
         self._engine = make_engine(engine)
@@ -90,7 +93,10 @@ class Compactor:
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
         rests = Rests(rest_ms, interval_ms)
-        self._service = Service(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told, rests)
+        only = None if topics is None else frozenset(topics)
+        self._service = Service(
+            *(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told), rests=rests, only=only
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ from lithify.manifest.jobs import (
     summed_up,
 )
 from lithify.store.apart import Ending, Fault, ending_of
+from lithify.store.short_repr import short_repr
 
 __all__ = [
     "CompactionInfo",
@@ -77,6 +78,8 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The number of the latest attempt, and so how many there were."""
         return last_number(self.attempts)
 
+    __repr__ = short_repr
+
 
 class Holdings(msgspec.Struct, frozen=True):
     """What a partition holds in live segments, and how much of that readers see."""
@@ -105,6 +108,8 @@ class PartitionReport(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: bool = False  # a segment is damaged; nothing is compacted until a person lifts the quarantine
     fault: Fault | None = None  # that ended the pass here
 
+    __repr__ = short_repr
+
 
 class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionReport, ...]
@@ -122,6 +127,8 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
             damaged=damaged or any(partition.quarantined for partition in self.partitions),
             failed=any(partition.outcome is StepEnd.FAILED for partition in self.partitions),
         )
+
+    __repr__ = short_repr
 
 
 def unread_topic(topic: str, fault: Fault) -> PartitionReport:

@@ -1,6 +1,6 @@
 """What a compactor does in the threads of its pool: find the partitions, look at one, take a turn with one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing
 from typing import NamedTuple, TypeVar
 
@@ -60,8 +60,10 @@ class Service:
         stopping: Callable[[], bool],
         events: Sink,
         rests: Rests = EVERY_ROUND,
+        only: Collection[str] | None = None,
     ) -> None:
         self._driver = driver
+        self._only = only  # topics; None: all
         self._rests_by = rests
         self._stirred = Stirred(driver.store.url, driver.store.endpoint_url)
         self._engine = engine
@@ -214,6 +216,7 @@ class Service:
         # What this process writes while we look is told in the next round.
         stirred = frozenset(self._stirred.taken())
         names, _ = self._driver.run(self._known.topics())
+        names = names if self._only is None else [name for name in names if name in self._only]
         topics = [self._topics.setdefault(name, ServedTopic(name, self._driver)) for name in names]
         restless = {keys.topic for keys, partition in self._partitions.items() if not partition.rests}
 

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from lithify.admin.client import Admin
     from lithify.admin.explain import Explanation
     from lithify.compactor.compactor import Compactor
@@ -146,6 +147,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("lithify")
     if name not in __all__:
         raise AttributeError(f"module 'lithify' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULES.get(name, "lithify.store.errors")), name)
@@ -154,4 +157,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+    return [*__all__, "__version__", *(name for name in globals() if name.startswith("__"))]

@@ -38,13 +38,22 @@ class Member:
         self.deadline_ms = deadline_ms
         self.told: Answered | None = None
         self.gone = False  # its thread was interrupted
+        self.news = threading.Lock()  # free once there may be something for its thread to do
+        self.news.acquire()
+
+    def wake(self) -> None:
+        """Requires: the lock of the queue."""
+        if self.news.locked():
+            self.news.release()
 
 
 class CommitQueue:
     """The appends of one partition that wait for a commit, and the one in flight. Thread-safe."""
 
     def __init__(self, keys: PartitionKeys) -> None:
-        self._changed = threading.Condition()
+        # SUBTLE! No condition: 1. It takes its lock, or lets go of it. 2. Ctrl-C, within its Python code. 3. The
+        # lock is held by nobody, and all other threads wait for ever. Test: tests/log/test_interrupted_appends.py
+        self._lock = threading.Lock()
         self._waiting = deque[Member]()
         self._flight: _Flight | None = None
         self.files = PartitionFiles(keys)  # the leader's; others may learn from it
@@ -52,7 +61,7 @@ class CommitQueue:
     def commit(self, member: Member) -> range:
         """Commit the member's append, in its turn; returns its offsets. Raises its own refusal, or CommitUnknown."""
         try:
-            with self._changed:
+            with self._lock:
                 self._waiting.append(member)
             while (flight := self._turn(member)) is not None:
                 flight.fly()
@@ -67,8 +76,10 @@ class CommitQueue:
 
     def _turn(self, member: Member) -> "_Flight | None":
         """Wait until there is an answer (None), or a commit to lead."""
-        with self._changed:
-            while member.told is None:
+        while True:
+            with self._lock:
+                if member.told is not None:
+                    return None
                 self._forget_told()
                 if self._flight is None and self._waiting[0] is member:
                     self._flight = _Flight(self.files, self._group())
@@ -76,8 +87,7 @@ class CommitQueue:
                 if flight is not None and flight.leader is None and member in flight.members:
                     flight.leader = member
                     return flight
-                self._changed.wait()
-        return None
+            member.news.acquire()
 
     def _group(self) -> list[Member]:
         """As many from the front of the queue as one commit may have, in their order. Requires: the lock.
@@ -104,20 +114,20 @@ class CommitQueue:
             self._waiting.popleft()
 
     def _land(self, flight: "_Flight") -> None:
-        with self._changed:
+        with self._lock:
             assert flight.answers is not None
             for member, told in zip(flight.members, flight.answers, strict=True):
                 member.files.learn(self.files)
                 member.told = told
             self._flight = None
+            self._wake(flight)
             self._forget_told()
-            self._changed.notify_all()
 
     def _leave(self, member: Member) -> None:
         """SUBTLE! 1. A leads a commit for A, B and C. 2. A is interrupted. 3. B and C would wait for ever, or take an
         append that may have happened for one that did not. Tests: tests/log/test_group_commit.py,
         tests/log/test_group_interruptions.py"""
-        with self._changed:
+        with self._lock:
             member.gone = True
             if member in self._waiting:
                 self._waiting.remove(member)
@@ -127,7 +137,14 @@ class CommitQueue:
                 flight.leader = None
                 if flight.without_its_leader():
                     self._flight = None
-            self._changed.notify_all()
+            self._wake(flight)
+
+    def _wake(self, flight: "_Flight | None") -> None:
+        """Those who may have an answer, and whoever may lead. Requires: the lock."""
+        for member in () if flight is None else flight.members:
+            member.wake()
+        for member in self._waiting:
+            member.wake()
 
 
 def _names(edit: Append) -> set[tuple[str, str]]:

@@ -58,12 +58,12 @@ class Handle:
 
     def _learn(self, files: PartitionFiles) -> None:
         """Know what an append has learned; unless somebody reads just now, and learns it himself."""
+        # SUBTLE! Not with `acquire`: 1. It takes the lock. 2. Ctrl-C, before the next line. 3. Whoever uses this handle
+        # next waits for ever. A `with` is never interrupted there. Test: tests/log/test_interrupted_appends.py
         lock = self._lock.mine()
-        if lock.acquire(blocking=False):
-            try:
+        if not lock.locked():
+            with lock:
                 self._files.learn(files)
-            finally:
-                lock.release()
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """As `Snapshot.offset_for_timestamp`, of the newest manifest."""

@@ -15,6 +15,7 @@ from lithify.manifest.retention import logical_size, stalled_by_future
 from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.in_step import both
+from lithify.store.short_repr import short_repr
 
 __all__ = [
     "Looked",
@@ -51,6 +52,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     segments: tuple[SegmentInfo, ...]
 
+    __repr__ = short_repr
+
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
@@ -79,6 +82,8 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     consumers: tuple[ConsumerInfo, ...]  # by name
     uploads: int = 0  # that stand (docs/rfcs/0019)
 
+    __repr__ = short_repr
+
 
 class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
@@ -92,6 +97,8 @@ class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ending(self) -> Ending:
         return ending_of(failed.fault for failed in self.failures)
+
+    __repr__ = short_repr
 
 
 class PartitionFailure(msgspec.Struct, frozen=True):

@@ -35,7 +35,8 @@ class Latest(Generic[T]):
         self._is_fresh = is_fresh
         self._read = read
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
+        self._changed = threading.Condition(self._lock)
         self._reading = False
         self._answers = True
         self._again_at_ms: int | None = None
@@ -49,7 +50,7 @@ class Latest(Generic[T]):
         """Raises a definite answer of the store, such as NotFound. If it does not answer: the last known value."""
         if self._fresh():
             return self._known()
-        with self._changed:
+        with self._lock:
             self._begin()
             if self._answers:
                 wait_s = min(wait_ms, WAIT_MS_MAX) / 1000
@@ -86,7 +87,7 @@ class Latest(Generic[T]):
         except LithifyError as error:
             refusal, answers = Failure(error), True
         finally:
-            with self._changed:
+            with self._lock:
                 self._reading, self._answers = False, answers
                 self._again_at_ms = None if answers else self._clock() + AGAIN_MS
                 if answers:

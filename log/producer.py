@@ -90,7 +90,8 @@ class Producer:
         if producer_id is not None:
             self._stamps = open_everywhere(driver, producer_id, partitions[0], look or self._known)
         self._partitions = list(self._known())
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
+        self._changed = threading.Condition(self._lock)
         self._batches = Batches(config)
         self._keyless: Batch | None = None
         self._keyless_turn = int(driver.answer(NewId()), 16)
@@ -162,7 +163,7 @@ class Producer:
             record = Record(key, value, moment.now_ms if timestamp_ms is None else timestamp_ms, headers)
             taken = self._check(record, moment.now_ms, moment.config)
             record = Record(record.key, record.value, record.timestamp_ms, tuple((n, v) for n, v in record.headers))
-        with self._changed:
+        with self._lock:
             if self._waiting or self._failures or self._closing or not self._batches.has_room(taken):
                 self._wait_for_room(taken, clock_ms + self._config.max_block_ms)
                 clock_ms = self._clock()
@@ -178,7 +179,7 @@ class Producer:
         """Raises NotFound if the topic was deleted."""
         now_ms = self._now_ms()
         moment = _Moment(clock_ms, now_ms, self._topic_config.get(self._config.max_block_ms))
-        with self._changed:
+        with self._lock:
             self._grow()
         self._moment = moment
         return moment
@@ -271,12 +272,12 @@ class Producer:
     def flush(self) -> None:
         """Wait until every record handed over so far is durable. Raises what prevented it."""
         self._check_process()
-        with self._changed:
+        with self._lock:
             under_way = [batch.outcome for batch in self._batches.all()]
             self._batches.hurry(self._clock())
             self._changed.notify_all()
         wait(under_way)
-        with self._changed:
+        with self._lock:
             if self._failures:
                 raise told_of_all(self._failures)
 
@@ -285,7 +286,7 @@ class Producer:
         has ended. Later calls do nothing, and neither do calls in a forked process: its parent sends the records."""
         if not self._process.is_here or self._closed:
             return
-        with self._changed:
+        with self._lock:
             self._closing = True
         try:
             self._end()
@@ -298,7 +299,7 @@ class Producer:
         try:
             self.flush()
         finally:
-            with self._changed:
+            with self._lock:
                 self._changed.notify_all()
             for sender in self._senders:
                 sender.join()
@@ -307,7 +308,7 @@ class Producer:
         batch: Batch | None = None
         try:
             while True:
-                with self._changed:
+                with self._lock:
                     batch = self._next()
                 if batch is None:
                     return
@@ -366,7 +367,7 @@ class Producer:
         return offsets
 
     def _settle(self, batch: Batch | None, result: range | Failure) -> None:
-        with self._changed:
+        with self._lock:
             if batch is not None:
                 self._batches.settled(batch)
             unsent: list[Batch] = []

@@ -92,12 +92,14 @@ class Warehouse:
         *,
         retention: RetentionPolicy | None = None,
         probe: bool = True,
+        exist_ok: bool = False,
     ) -> Topic:
         """Create a topic. `config` has Kafka's names and defaults; `retention` sets the bounds in one value, and adds
         delete to cleanup.policy.
 
         Before the first topic of a warehouse is created, the store is probed (on S3 about a second); `probe` False
-        trusts it. Raises AlreadyExists, InvalidRequest, Unavailable.
+        trusts it. `exist_ok`: a topic of that name that exists is returned as it is, whatever its partitions and
+        configuration. Raises AlreadyExists, InvalidRequest, Unavailable.
         """
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: partitions must be an integer")
@@ -106,7 +108,13 @@ class Warehouse:
         if probe:
             self._prove_before_the_first_topic()
         asked_ms = self.driver.now_ms()
-        return Topic(self.driver, lineage, self.driver.run(create_topic(lineage, name, partitions, stored)), asked_ms)
+        try:
+            made = self.driver.run(create_topic(lineage, name, partitions, stored))
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+            return self.topic(name)
+        return Topic(self.driver, lineage, made, asked_ms)
 
     def _prove_before_the_first_topic(self) -> None:
         """Raises InvalidRequest if the store is unsafe or refuses access; Unavailable, within seconds, if away."""
@@ -170,6 +178,11 @@ class Warehouse:
         """Delete a topic and, once garbage is collected, all of its data. Raises NotFound."""
         lineage = topic_lineage(name)
         self.driver.run(delete_topic(lineage, self.driver.run(live_topic(lineage, name))))
+
+    @property
+    def begun(self) -> bool:
+        """Whether it ever had a topic or settings. One or two requests."""
+        return bool(self.driver.run(topic_names())) or self.driver.run(warehouse_lineage().refresh()).value is not None
 
     def close(self) -> None:
         """Close connections. There is nothing to flush."""

@@ -26,6 +26,7 @@ Name = tuple[Any, ...]  # home and key of the object, the row group, the stripe
 Made = tuple[Name, Any, int]  # a part with its name and about its size in memory
 
 WAVE_BYTES = 16 << 20  # fetched at once, as they are stored
+WAVE_RAW_BYTES = 64 << 20  # and as they are in memory
 WAVE_PARTS = 256
 INDEX_BYTES = 4 << 20  # of neighbouring row groups, fetched together
 GAP_BYTES_MAX = 64 << 10  # between two spans: below that, one request for both is faster than two
@@ -39,6 +40,7 @@ class Need:
     name: Name
     ref: SegmentRef
     spans: list[Span]
+    raw_bytes: int  # about what it takes in memory
     make: Callable[[list[bytes]], list[Made]]  # of the bytes of the spans; it raises what _BROKEN lists
     whole: Callable[[], "Need"] | None = None  # the row group that it is a part of
     share: float = 1  # of that
@@ -67,8 +69,9 @@ class Parts:
             self._maps[ref.id] = found
             return found
         length = min(ref.bytes, TAIL_BYTES)
+        raw_bytes = ref.raw_bytes if length == ref.bytes else length  # a small one comes with its rows
         return self._need(
-            name, lambda: Need(name, ref, [(ref.bytes - length, length)], partial(self._made_map, name, ref))
+            name, lambda: Need(name, ref, [(ref.bytes - length, length)], raw_bytes, partial(self._made_map, name, ref))
         )
 
     def index(self, ref: SegmentRef, segment: SegmentMap, group: int) -> RowGroupIndex | Need | None:
@@ -100,7 +103,8 @@ class Parts:
             return [((*segment.name, group), mine, sum(map(len, mine))) for group, mine in parts.items()]
 
         name = (*segment.name, "indexes", groups[0])
-        return Need(name, ref, [span for mine in spans.values() for span in mine], make)
+        every = [span for mine in spans.values() for span in mine]
+        return Need(name, ref, every, sum(length for _, length in every), make)
 
     def known_rows(self, segment: SegmentMap, group: int, stripe: int) -> Rows | None:
         return self._known_rows((*segment.name, group, stripe))
@@ -133,10 +137,11 @@ class Parts:
             rows = segment.rows(group, stripe, index, contents)
             return [(name, rows, rows.bytes)]
 
-        spans = segment.stripe_spans(group, stripe, index)
+        spans, raw_bytes = segment.stripe_spans(group, stripe, index), segment.row_groups[group].raw_bytes
         if index is None or stripe == WHOLE:
-            return Need(name, ref, spans, make)
-        return Need(name, ref, spans, make, self._whole(ref, segment, group), 1 / len(index.stripes))
+            return Need(name, ref, spans, raw_bytes, make)
+        share = 1 / len(index.stripes)
+        return Need(name, ref, spans, int(raw_bytes * share), make, self._whole(ref, segment, group), share)
 
     def _whole(self, ref: SegmentRef, segment: SegmentMap, group: int) -> Callable[[], Need]:
         return partial(self._rows, (*segment.name, group, WHOLE), ref, segment, group, WHOLE, None)
@@ -230,10 +235,13 @@ def _merged(needs: Iterable[Need]) -> list[Need]:
 
 
 def _wave(needs: Iterable[Need]) -> Iterator[Need]:
-    size = 0
+    """SUBTLE! What is 64 KiB in the store may be many megabytes of like values in memory: their sum counts, too. Test:
+    tests/segment/test_points.py"""
+    size = raw = 0
     for number, need in enumerate(needs):
         size += sum(length for _, length in need.spans)
-        if number and (size > WAVE_BYTES or number >= WAVE_PARTS):
+        raw += need.raw_bytes
+        if number and (size > WAVE_BYTES or raw > WAVE_RAW_BYTES or number >= WAVE_PARTS):
             return
         yield need
 

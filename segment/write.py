@@ -25,7 +25,15 @@ from lithify.segment.schema import L0, RUN
 from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.port import OutputFile
 
-__all__ = ["PAGE_ROWS_MAX", "ROW_GROUP_BYTES_MAX", "ROW_GROUP_ROWS_MAX", "SegmentWriter", "encode_append"]
+__all__ = [
+    "PAGE_ROWS_MAX",
+    "ROW_GROUP_BYTES_MAX",
+    "ROW_GROUP_ROWS_MAX",
+    "SegmentWriter",
+    "append_rows",
+    "encode_append",
+    "encode_rows",
+]
 
 ROW_GROUP_ROWS_MAX = 65_536
 ROW_GROUP_BYTES_MAX = 4 << 20  # in memory: a merge holds one per source, three times over at its peak
@@ -290,11 +298,14 @@ class _MemoryOutput(OutputFile):
 
 
 def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[bytes, SegmentRef]:
-    """One L0 object from a normalised table: row i of `table` gets `offset_delta` i; order "key" sorts by (key, delta).
+    """One L0 object from a normalised table: `encode_rows` of its `append_rows`. Raises InvalidRequest for a table
+    without rows."""
+    return encode_rows(append_rows(table, order), order, segment_id)
 
-    The reference is relative: base offset 0, offsets 0 to rows - 1, until the commit assigns the base. Raises
-    InvalidRequest for a table without rows.
-    """
+
+def append_rows(table: pa.Table, order: Order) -> pa.RecordBatch:
+    """Row i of a normalised table gets `offset_delta` i; order "key" sorts by (key, delta), which is a copy. Raises
+    InvalidRequest for a table without rows."""
     if table.num_rows == 0:
         raise InvalidRequest("the table has no rows: an append needs at least one")
     batch = table.combine_chunks().to_batches()[0]
@@ -304,6 +315,11 @@ def encode_append(table: pa.Table, order: Order, segment_id: str = "") -> tuple[
     if order == "key":
         # Stable: rows with the same key keep their offset order.
         rows = rows.take(pc.call_function("array_sort_indices", [key], pc.ArraySortOptions(null_placement="at_start")))
+    return rows
+
+
+def encode_rows(rows: pa.RecordBatch, order: Order, segment_id: str = "") -> tuple[bytes, SegmentRef]:
+    """The reference is relative: base offset 0, offsets 0 to rows - 1, until the commit assigns the base."""
     output = _MemoryOutput()
     writer = SegmentWriter(output, segment_id, order, schema=L0)
     writer.write(rows)

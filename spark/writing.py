@@ -127,11 +127,12 @@ class Rows:
         from lithify.log.upload import write_segment
         from lithify.store.opening import open_spec
 
-        table = pa.concat_tables(self._tables.pop(number))
+        store, task = open_spec(self._placing.spec), self._task(number)
         del self._bytes[number]
-        ref = write_segment(open_spec(self._placing.spec), self._task(number), table)
+        # No name keeps the table, so that it is let go before the segment is encoded.
+        ref = write_segment(store, task, pa.concat_tables(self._tables.pop(number)))
         if ref is not None:
-            self._written.setdefault(number, []).append((self._task(number), ref))
+            self._written.setdefault(number, []).append((task, ref))
 
     def _task(self, number: int) -> "UploadTask":
         """The upload is begun by the first task that has rows for a partition; for the others it is the same one."""

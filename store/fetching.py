@@ -26,7 +26,8 @@ class Landings:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
+        self._changed = threading.Condition(self._lock)
         self._count = 0
 
     @property
@@ -35,13 +36,13 @@ class Landings:
         return self._count
 
     def tell(self) -> None:
-        with self._changed:
+        with self._lock:
             self._count += 1
             self._changed.notify_all()
 
     def wait(self, seen: int) -> None:
         """Until more than `seen` have ended, or for a moment."""
-        with self._changed:
+        with self._lock:
             if self._count == seen:
                 self._changed.wait(_LOOK_S)
 

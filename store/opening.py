@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ def open_store(
     opened = Metered(_open(scheme.lower(), rest, url, options, clock))
     # Of the options only a digest is kept: they may be secrets.
     digest = hashlib.sha256(repr(sorted((options or {}).items(), key=str)).encode()).digest()
-    opened.same_as = url, digest, clock
+    # A clock may be an object without a hash, such as a dataclass: then it is like no other.
+    opened.same_as = (url, digest, clock) if isinstance(clock, Hashable) else None
     return opened
 
 

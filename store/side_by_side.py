@@ -63,7 +63,8 @@ class _Batch(Generic[T]):
         self._failure: BaseException | None = None  # none that a call may raise: it is the caller's
         self._next = 0
         self._running = 0
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
+        self._changed = threading.Condition(self._lock)
 
     def work(self) -> None:
         """Make calls until each has begun."""
@@ -79,14 +80,14 @@ class _Batch(Generic[T]):
                 self._end(index, outcome)
 
     def wait(self) -> None:
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: not self._running)
 
     def begin_no_other(self) -> None:
         """SUBTLE! And hold no call any more: 1. All threads wait for a stalled store. 2. Others make their calls
         themselves. 3. What they have submitted stays in the pool's queue, with all that was answered. Test:
         tests/store/test_side_by_side.py"""
-        with self._changed:
+        with self._lock:
             self._calls, self._next = (), 0
 
     def outcomes(self) -> list[T | Exception]:
@@ -96,7 +97,7 @@ class _Batch(Generic[T]):
         return [outcomes[index] for index in range(len(outcomes))]
 
     def _begin(self) -> int | None:
-        with self._changed:
+        with self._lock:
             if self._next >= len(self._calls):
                 return None
             self._next += 1
@@ -104,13 +105,13 @@ class _Batch(Generic[T]):
             return self._next - 1
 
     def _end(self, index: int, outcome: T | Exception) -> None:
-        with self._changed:
+        with self._lock:
             self._outcomes[index] = outcome
             self._running -= 1
             self._changed.notify_all()
 
     def _break(self, failure: BaseException) -> None:
-        with self._changed:
+        with self._lock:
             self._failure, self._next = failure, len(self._calls)
             self._running -= 1
             self._changed.notify_all()

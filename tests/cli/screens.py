@@ -47,6 +47,7 @@ COMMANDS = (
     f"manifest show {LONG}",
     "verify --engine local",
     "doctor",
+    "top --once",
     "gc run --dry-run --sweep",
     "gc run --once",
 )
@@ -72,7 +73,17 @@ def record(width: int, *more: str, **variables: str) -> str:
 
 
 def plain(screen: str) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    """What a person sees. Ids are numbered as they appear, and requests are not counted: both follow from how often
+    the store is asked, which no table is about."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    text = re.sub(r"\d+ GETs, \d+ PUTs: [0-9.]+ USD", "10 GETs, 2 PUTs: 0.000009 USD", text)
+    known: dict[str, str] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        digits = found[0]
+        return known.setdefault(digits, f"{(len(known) + 1) * 0x9E3779B1:016x}"[-len(digits) :])
+
+    return re.sub(r"(?<![0-9a-f])([0-9a-f]{16}|(?<=[0-9]-)[0-9a-f]{8})(?![0-9a-f])", numbered, text)
 
 
 def _all(terminal: int) -> Iterator[bytes]:

@@ -32,6 +32,9 @@ def test_a_pass_compacts_and_reports_and_the_next_says_why_it_did_nothing(users:
 
 
 def test_an_empty_warehouse_says_so(lithify: Lithify) -> None:
+    lithify.refused(*ONCE, code=3, saying="there is no warehouse at memory://")
+    lithify.ok("topic", "create", "users")
+    lithify.ok("topic", "delete", "users", "--yes")
     assert "no topic" in lithify.ok(*ONCE)
 
 

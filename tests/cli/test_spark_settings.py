@@ -27,6 +27,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, Mapping[str,
 
 
 def test_flags_reach_the_engine(lithify: Lithify, made: list[Any]) -> None:
+    lithify.ok("topic", "create", "users")
     words = (
         "--master",
         "spark://head",
@@ -42,6 +43,7 @@ def test_flags_reach_the_engine(lithify: Lithify, made: list[Any]) -> None:
 
 
 def test_so_does_the_variable_which_is_split_as_a_shell_does(lithify: Lithify, made: list[Any]) -> None:
+    lithify.ok("topic", "create", "users")
     value = "spark.a=1 'spark.driver.extraJavaOptions=-Da=b -Dc=d'"
     assert lithify(*ONCE, env={"LITHIFY_COMPACTOR_SPARK_CONF": value}).exit_code == 0
     assert made == [(None, {"spark.a": "1", "spark.driver.extraJavaOptions": "-Da=b -Dc=d"}, 60_000)]

@@ -4,7 +4,7 @@ from tests.cli.conftest import Lithify, changes
 
 
 def test_settings_from_alter_to_unset(lithify: Lithify) -> None:
-    assert lithify.json("warehouse", "describe") == {"url": lithify.url, "settings": {}, "topics": []}
+    lithify.refused("warehouse", "describe", code=3, saying="there is no warehouse")
     lithify.ok("warehouse", "alter", "--config", "auto.create.topics.enable=true", "--config", "num.partitions=2")
     assert lithify.json("warehouse", "alter", "--unset", "num.partitions") == {
         "settings": {"auto.create.topics.enable": "true"}

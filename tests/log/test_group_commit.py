@@ -4,6 +4,7 @@ one of them is interrupted."""
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -219,27 +220,25 @@ def test_who_is_interrupted_leaves_the_others_whole(
     assert isinstance(crowd.told[9], range), "the queue goes on"
 
 
+class Doomed:
+    """In place of what a member waits for: its thread is interrupted there, before or after the wait."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._waits = waits
+        self.locked, self.release = self._lock.locked, self._lock.release
+
+    def acquire(self) -> bool:
+        if self._waits:
+            self._lock.acquire()
+        raise KeyboardInterrupt
+
+
 def test_who_is_interrupted_in_the_queue_leaves_it(crowd: Crowd) -> None:
     """Its wait is interrupted, as by Ctrl-C in the main thread."""
-    changed: Any = vars(crowd.queue)["_changed"]
-    waits = changed.wait
-    doomed: list[threading.Thread] = []  # not their numbers: another thread may get that of one that has ended
-
-    def wait(timeout: float | None = None) -> bool:
-        if threading.current_thread() in doomed:
-            raise KeyboardInterrupt
-        return waits(timeout)
-
-    changed.wait = wait
-    gone = crowd.member(2)
-    joins = crowd.arrivals.append
-
-    def append(member: Member) -> None:
-        if member is gone:
-            doomed.append(threading.current_thread())
-        joins(member)
-
-    crowd.arrivals.append = append  # type: ignore[method-assign]
+    gone: Any = crowd.member(2)
+    gone.news = Doomed()
     crowd.behind(crowd.member(1), gone, crowd.member(3))
     assert isinstance(crowd.told[2], KeyboardInterrupt)
     assert crowd.commits() == [["0"], ["1", "3"]]
@@ -365,3 +364,18 @@ def test_a_get_is_asked_again_by_who_takes_over(crowd: Crowd) -> None:
     crowd.behind(crowd.member(1, interrupted), crowd.member(2, goes_on))
     assert asked[0] == asked[1]
     assert isinstance(asked[0], Get)
+
+
+def test_a_clock_without_a_hash_is_like_no_other(tmp_path: Any) -> None:
+    """Such as a dataclass that can be called."""
+
+    @dataclass
+    class Clock:
+        now_ms: int
+
+        def __call__(self) -> int:
+            return self.now_ms
+
+    one, other = (lithify.open(str(tmp_path), clock=Clock(7)) for _ in range(2))
+    assert one.create_topic("t", probe=False).partition(0).append([lithify.Record(b"k", b"1")]) == range(1)
+    assert other.topic("t").partition(0).append([lithify.Record(b"k", b"2")]) == range(1, 2)

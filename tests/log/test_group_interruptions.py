@@ -5,6 +5,7 @@ import gc
 import itertools
 import linecache
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -21,7 +22,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from tests.clock import HandClock
 from tests.log.producing import WAIT_MS
-from tests.log.test_group_commit import Crowd
+from tests.log.test_group_commit import Crowd, Doomed
 
 # A second interrupt, while the first one is dealt with, is not what this is about.
 LEAVING = {"_leave", "without_its_leader"}
@@ -95,21 +96,21 @@ def test_the_last_one_of_a_commit_without_a_leader_is_interrupted_too() -> None:
     warehouse = Warehouse(Driver(Metered(MemoryStore()), HandClock()))
     warehouse.create_topic("t")
     crowd = Crowd(warehouse)
-    changed: Any = vars(crowd.queue)["_changed"]
-    waits = changed.wait
+    led, second = threading.Event(), crowd.member(2)
 
-    def wait(timeout: float | None = None) -> bool:
-        woken = waits(timeout)
-        flight = vars(crowd.queue)["_flight"]
-        if flight is not None and flight.leader is None:
+    class Woken(Doomed):
+        def acquire(self) -> bool:
+            while not led.is_set():
+                self._lock.acquire()
             raise KeyboardInterrupt
-        return woken
 
     def answer(request: Any) -> Any:
+        led.set()
         raise KeyboardInterrupt
 
-    changed.wait = wait
-    crowd.behind(crowd.member(1, answer), crowd.member(2))
+    woken: Any = Woken()
+    second.news = woken
+    crowd.behind(crowd.member(1, answer), second)
     assert [type(crowd.told[number]) for number in (1, 2)] == [KeyboardInterrupt] * 2
     crowd.joins(9, crowd.member(9))
     crowd.threads[-1].join(WAIT_MS / 1000)

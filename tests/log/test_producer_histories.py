@@ -344,7 +344,7 @@ def test_every_record_ends_as_it_is_told(
     def passes(ms: int) -> None:
         history.clock.now_ms += ms
 
-    shim = SimpleNamespace(Condition=lambda: turns, Lock=threading.Lock, Thread=threading.Thread)
+    shim = SimpleNamespace(Condition=lambda _: turns, RLock=lambda: turns, Lock=threading.Lock, Thread=threading.Thread)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lithify.store.driver.pause", passes)
         patch.setattr("lithify.log.producer.threading", shim)

@@ -69,7 +69,7 @@ def test_room_is_waited_for_as_long_as_max_block_ms_says(
             hand.now_ms += min(1_000, round(timeout * 1_000))  # woken in between, and for nothing
             return False
 
-    shim = SimpleNamespace(Condition=Waiting, Lock=threading.Lock, Thread=threading.Thread)
+    shim = SimpleNamespace(Condition=Waiting, Lock=threading.Lock, RLock=threading.RLock, Thread=threading.Thread)
     monkeypatch.setattr("lithify.log.producer.threading", shim)
     warehouse.create_topic("t")
     store = Gated(warehouse)

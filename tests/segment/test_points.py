@@ -161,6 +161,30 @@ def test_memory_is_bounded_by_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers(found, wanted, 0).keys() == set(wanted)
 
 
+class Waves(MemoryStore):
+    """Counts what is fetched together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def side_by_side(self, calls: Any) -> Any:
+        self.sizes.append(len(calls))
+        return super().side_by_side(calls)
+
+
+def test_what_is_small_only_in_the_store_is_fetched_little_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUBTLE in parts.py: each of these is 3 KB there, and 300 KB in memory."""
+    monkeypatch.setattr(parts_module, "WAVE_RAW_BYTES", 1_000_000)
+    store = Waves()
+    alike = [{"key": b"%d" % at, "value": b"x" * 3_000, "offset": at, "headers": None} for at in range(100)]
+    moved = [[{**row, "offset": 100 * at + row["offset"]} for row in alike] for at in range(10)]
+    refs = [stored(store, f"1-{at}", rows, group=100, page=100) for at, rows in enumerate(moved)]
+    assert max(ref.bytes for ref in refs) < 4_000
+    assert answers(points(store, manifest(refs)), [b"5", b"50x"], 0).keys() == {b"5"}
+    assert max(store.sizes) == 3
+
+
 DAMAGED: list[Any] = [
     {"key": b"%04d" % (at // 2), "value": None if at % 7 == 0 else b"v%d" % at, "offset": at, "headers": headers}
     for at in range(60)

@@ -96,20 +96,28 @@ class Record(NamedTuple):
         seed is sought: its `seed` is null."""
         return {name: kept for name, kept in self.read().items() if kept["seed"] is not None}
 
-    def tell(self, results: Iterable[Outcome], *, keep: bool) -> int:
-        """Print them, and write those that were caught to the record where it is to `keep` them; how many escaped."""
+    def still_caught(self) -> set[str]:
+        """The names of those that the seeds on record catch today."""
+        caught = {outcome.sabotage.name for outcome in self.replayed() if outcome.seed is not None}
+        print(f"{len(caught)} of {len(self.sabotages)} are caught by the seeds on record", file=sys.stderr)
+        return caught
+
+    def tell(self, results: Iterable[Outcome], *, keep: bool, forget: bool = False) -> int:
+        """Print them, and write those that were caught to the record where it is to `keep` them, and where it is to
+        `forget`, that those are sought that were not; how many escaped."""
         escaped = 0
         for result in results:
             sabotage, seed, _, found = result
             escaped += seed is None
             caught = "ESCAPED" if seed is None else f"caught by seed {seed}"
             print(f"{sabotage.rule:26} {sabotage.name:55} {caught:22} {found[:110]}", flush=True)
-            if keep and seed is not None:
+            if keep and (seed is not None or forget):
                 self._keep(result)
         return escaped
 
     def _keep(self, result: Outcome) -> None:
         sabotage, seed, played, found = result
+        played = played if seed is not None else 0
         new = {"rule": sabotage.rule, "seed": seed, "played": played, "found": found}
         record = self.read() | {sabotage.name: new}
         kept = {each.name: record[each.name] for each in self.sabotages if each.name in record}

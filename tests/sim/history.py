@@ -16,7 +16,8 @@ from tests.sim.alone import alone
 from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Violation
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
-from tests.sim.foci import FOCI, MOST, SHARES, Focus
+from tests.sim.foci import FOCI
+from tests.sim.focus import MOST, SHARES, Focus
 from tests.sim.gatherings import gatherings_of
 from tests.sim.hands import others_of
 from tests.sim.imports import Source, importer
@@ -241,7 +242,7 @@ def _site(dice: random.Random, world: World, focus: Focus, served: Processes) ->
     oracle = Oracle(world, grace_ms, 2 * world.climate.skew_ms)
     letters = five_keys(dice)
     splits = tuple(letters[at] for at in dice.choice(((1,), (1, 3), (1, 2, 3))))
-    poison = frozenset(splits[:1]) if dice.random() < 0.05 else frozenset[str]()
+    poison = frozenset(splits[:1]) if dice.random() < focus.poison_share else frozenset[str]()
     reading_ms = dice.choice((0, 0, 4_000, 20_000))
     older_share = dice.choice((0.0,) * 7 + (0.2,))
     world.witness, world.engine = oracle, Engine(world, oracle, splits, reading_ms, poison, older_share)

@@ -1,6 +1,7 @@
 """`python -m tests.sim.mutations search|replay|renew`: each sabotage in a process of its own, whose imports find the
 source sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record,
-`renew` looks for other seeds where those on record catch nothing any more.
+`renew` looks for other seeds where those on record catch nothing any more; `rates` says how many of the first seeds of
+its focus catch each.
 
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
@@ -29,6 +30,7 @@ from tests.sim.sabotage import SABOTAGES, Sabotage
 __all__ = ["RECORD", "table"]
 
 RECORD = Record(Path(__file__).with_name("mutations.json"), "tests.sim.history", SABOTAGES)
+FOCUSED_PART = 4  # of the seeds of a search, one of so many is of the sabotage's own focus; these come first
 # What is slow to import and none of ours: the children find it there.
 PRELOADED = (asyncio, greenlet, mock, msgspec, np, pa, pc, pq, structlog, xxhash)
 
@@ -37,6 +39,12 @@ def seeds_for(sabotage: Sabotage, count: int, focus: str = "") -> list[int]:
     """The first `count` seeds of the histories in which it shows soonest."""
     focus = focus or sabotage.focus
     return list(itertools.islice((seed for seed in itertools.count() if focus in ("", focus_of(seed).name)), count))
+
+
+def candidates(sabotage: Sabotage, count: int) -> list[int]:
+    """Seeds to play until one catches it: those of its focus first, if it has one."""
+    focused = seeds_for(sabotage, count // FOCUSED_PART) if sabotage.focus else []
+    return list(dict.fromkeys([*focused, *range(count)]))
 
 
 def table() -> list[str]:
@@ -65,15 +73,16 @@ def main() -> int:
         return 1 if RECORD.tell(RECORD.replayed(), keep=False) else 0
     known = RECORD.caught().keys() if given.missing else set[str]()
     if given.what == "renew":
-        known = {outcome.sabotage.name for outcome in RECORD.replayed() if outcome.seed is not None}
+        known = RECORD.still_caught()
     wanted = [s for s in SABOTAGES if s.name not in known and (given.only in (s.rule, "") or given.only in s.name)]
     if given.what == "rates":
         for rate in rated(RECORD.history, [(each, seeds_for(each, given.seeds, given.focus)) for each in wanted]):
             share = f"{rate.caught} of {rate.played}"
             print(f"{rate.sabotage.rule:4} {rate.sabotage.name:72} {share:12} {rate.found[:130]}", flush=True)
         return 0
-    found = searched(RECORD.history, [(sabotage, range(given.seeds)) for sabotage in wanted])
-    return 1 if RECORD.tell(found, keep=True) else 0
+    print(f"{len(wanted)} to search, up to {given.seeds:,} seeds each", file=sys.stderr)
+    found = searched(RECORD.history, [(sabotage, candidates(sabotage, given.seeds)) for sabotage in wanted])
+    return 1 if RECORD.tell(found, keep=True, forget=given.what == "renew") else 0
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ SABOTAGES = (
         "manifest/appends.py",
         "for known in (*reversed(head.l0), *reversed(head.retired)):",
         "for known in reversed(head.l0):",
-        focus="standing still",
+        focus="overtaken",
     ),
     Sabotage(
         "an append below the floor is taken",

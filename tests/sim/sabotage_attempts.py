@@ -12,7 +12,7 @@ OF_ATTEMPTS = (
         "compactor/failures.py",
         "        count += 1\n",
         "        count = 1\n",
-        focus="by hand",
+        focus="failing",
     ),
     Sabotage(
         "an engine that is down is the job's failure",
@@ -58,7 +58,7 @@ OF_ATTEMPTS = (
         "compactor/job_edits.py",
         'forgiven = source_set(job.segments) if job.origin == "manual" else ""',
         'forgiven = ""',
-        focus="by hand",
+        focus="failing",
     ),
     Sabotage(
         "what was given up is never tried again",
@@ -140,7 +140,7 @@ OF_ATTEMPTS = (
         "if isinstance(refusal, NotFound):\n            return await self._end_deleted(job)",
         "if isinstance(refusal, NotFound):\n"
         '            return await self.finish(job, "failed", "no topic", JobError("invalid", "no topic"))',
-        focus="deleted",
+        focus="deleted under a job",
     ),
     Sabotage(
         "a long engine outage gives a job up",

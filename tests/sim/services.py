@@ -70,6 +70,7 @@ KEEPING = (  # keeps what a job under way may be about to drop
     {"delete.retention.ms": "20000"},
 )
 AT_ITS_END_SHARE = 0.5
+UNDER_A_JOB_SHARE = 0.5  # of deletions
 # Bounds are all that manifests know of a configuration.
 BESIDES: tuple[dict[str, str], ...] = ({}, {"retention.records": "25"}, {"retention.records": "40"})
 DROPPING = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0", "delete.retention.ms": "200"}
@@ -278,14 +279,19 @@ def _changes(say: random.Random, kept: Retention) -> list[Mapping[str, str | Non
 
 async def _alter_under_a_job(site: Site, actor: Actor, handle: Handle) -> None:
     """Alters what compaction keeps once a job is under way, or is done and about to commit, and back later."""
-    ledger, at_its_end = site.oracle.truth(handle.keys).ledger, actor.say.random() < AT_ITS_END_SHARE
-    for _ in range(40 if at_its_end else 10):
-        if ledger.state is not None and any(_has_come_to(job, at_its_end) for job in ledger.state.jobs):
-            break
-        await Pause(site.rest(actor) // (20 if at_its_end else 4))
+    await _until_a_job_runs(site, actor, handle.keys)
     for change in (actor.say.choice(KEEPING) | actor.say.choice(BESIDES), DROPPING):
         await alter_topic(topic_lineage(TOPIC), (await site.open()).topic, {**change}, None)
         await Pause(site.rest(actor))
+
+
+async def _until_a_job_runs(site: Site, actor: Actor, keys: PartitionKeys) -> None:
+    """Or is done, and about to commit. Not for long."""
+    ledger, at_its_end = site.oracle.truth(keys).ledger, actor.say.random() < AT_ITS_END_SHARE
+    for _ in range(40):
+        if ledger.state is not None and any(_has_come_to(job, at_its_end) for job in ledger.state.jobs):
+            break
+        await Pause(site.rest(actor) // (20 if at_its_end else 8))
 
 
 def _has_come_to(job: Job, its_end: bool) -> bool:
@@ -305,7 +311,10 @@ def catalog(site: Site) -> Life:
                     await alter_topic(lineage, topic, {}, actor.say.randint(topic.partitions, PARTITIONS))
                 continue
             with contextlib.suppress(*TRANSIENT):
-                await delete_topic(lineage, await live_topic(lineage, TOPIC))
+                topic = await live_topic(lineage, TOPIC)
+                if actor.say.random() < UNDER_A_JOB_SHARE:
+                    await _until_a_job_runs(site, actor, partition_keys(topic)[0])
+                await delete_topic(lineage, topic)
             await Pause(actor.say.choice((1, 1, 20)) * site.rest(actor))  # time enough to collect what was
             with contextlib.suppress(*TRANSIENT, AlreadyExists):
                 made = await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)

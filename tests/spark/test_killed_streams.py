@@ -15,7 +15,8 @@ from tests.log.compaction import collect, compact
 from tests.processes import running
 from tests.spark.mortal import POINTS
 
-pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
+# Eleven Sparks, one after the other: on a machine that does other things, too, they take a quarter of an hour.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1_800)]
 
 KEPT = {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "0"}
 UNBOUNDED = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -57,8 +58,9 @@ class Retention:
         kept = [{row.key or b"": row.offset for row in part.read(part.snapshot().log_start_offset)} for part in parts]
         match turn % 3:
             case 0:
-                ends = {part.number: part.snapshot().next_offset for part in parts}
-                self._source.delete_records({number: end * 2 // 3 for number, end in ends.items()})
+                logs = {part.number: part.snapshot() for part in parts}
+                third = {number: (2 * log.log_start_offset + log.next_offset) // 3 for number, log in logs.items()}
+                self._source.delete_records(third)
             case 1:
                 self._source.alter({"retention.bytes": "1"})
             case _:
@@ -98,4 +100,4 @@ def test_every_record_is_written_once_however_often_it_is_killed(
     assert retention.arrived.keys().isdisjoint(retention.lost)
     assert len(retention.arrived) == offsets  # compaction would hide a record that was written twice
     assert retention.lost
-    assert len(retention.arrived) > appended // 3
+    assert len(retention.arrived) > appended // 10

@@ -55,8 +55,8 @@ class Lock:
 
 
 class Condition:
-    def __init__(self) -> None:
-        self._lock = Lock()
+    def __init__(self, lock: Lock | None = None) -> None:
+        self._lock = Lock() if lock is None else lock
         self._told = 0
 
     def __enter__(self) -> bool:
@@ -178,7 +178,7 @@ def _new_id() -> str:
 
 @contextmanager
 def in_place(spawn: Spawn) -> Generator[None]:
-    threading = SimpleNamespace(Condition=Condition, Lock=Lock, Thread=Thread)
+    threading = SimpleNamespace(Condition=Condition, Lock=Lock, RLock=Lock, Thread=Thread)
     stands_in = {
         "lithify.log.producer.threading": threading,
         "lithify.log.producer_stamps.ThreadPoolExecutor": Pool,

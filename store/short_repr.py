@@ -1,0 +1,25 @@
+"""Reprs of answers, for a REPL and for tracebacks: a line, however much an answer holds. Pure."""
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["short_repr"]
+
+_SHOWN_MAX = 4
+_TEXT_MAX = 80
+
+
+def short_repr(self: Any) -> str:
+    """A struct's `__repr__`. Structs in a collection are counted, not shown; so is a collection of more than a few."""
+    fields = (f"{name}={_short(getattr(self, name))}" for name in self.__struct_fields__)
+    return f"{type(self).__name__}({', '.join(fields)})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple | list | dict):
+        plain = len(value) <= _SHOWN_MAX and not any(isinstance(each, msgspec.Struct) for each in value)
+        return repr(value) if plain else f"<{len(value)}>"
+    if isinstance(value, str) and len(value) > _TEXT_MAX:
+        return repr(value[:_TEXT_MAX] + "…")
+    return repr(value)
