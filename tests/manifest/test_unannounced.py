@@ -20,7 +20,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
 from lithify.store.port import Create, Put, Request
-from tests.protocol.scene import segment
+from tests.protocol.scene import creates_in, segment
 
 GRACE_MS = 400_000
 LOSER_PARTITIONS = 5
@@ -174,9 +174,10 @@ def test_a_creator_at_work_is_left_alone(town: Town) -> None:
     assert len(town.partitions()) == LOSER_PARTITIONS
 
 
-def test_of_a_creator_at_work_no_partition_is_old_enough(town: Town) -> None:
+def test_of_a_creator_at_work_no_partition_is_old_enough(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than the grace period to make them all."""
-    slow = town.slow_creator(lambda request: isinstance(request, Create) and "/00003/" in request.key)
+    monkeypatch.setattr("lithify.manifest.each.AT_ONCE", 3)
+    slow = town.slow_creator(lambda request: any("/00003/" in each.key for each in creates_in(request)))
     town.now_ms += 2 * GRACE_MS
     slow.until(announces)
     town.collector.run_once(sweep=True)
