@@ -176,7 +176,7 @@ def test_a_creator_at_work_is_left_alone(town: Town) -> None:
 
 def test_of_a_creator_at_work_no_partition_is_old_enough(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer than the grace period to make them all."""
-    monkeypatch.setattr("lithify.manifest.each.AT_ONCE", 3)
+    monkeypatch.setattr("lithify.manifest.each.AT_ONCE", 2)
     slow = town.slow_creator(lambda request: any("/00003/" in each.key for each in creates_in(request)))
     town.now_ms += 2 * GRACE_MS
     slow.until(announces)
