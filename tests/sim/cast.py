@@ -66,10 +66,11 @@ class Actor(Stepped):
     ids: int = 0
     requests: int = 0
     strand: str = ""  # of its process, where that has several
+    process: "Actor | None" = None  # whose thread it is: what it writes, the process writes
 
     @property
     def author(self) -> Author:
-        return self.name + self.strand, self.life
+        return (self.name + self.strand, self.life) if self.process is None else self.process.author
 
 
 class Denial(NamedTuple):

@@ -61,6 +61,7 @@ class ClientWorld(World):
         name = f"{process.actor.name} thread {self._threads}"
         self.start(name, lambda _: Fibre(target))  # type: ignore[arg-type]
         thread = next(actor for actor in self.actors if actor.name == name)
+        thread.process = process.actor
         process.threads.append(thread)
         self._process_of[thread] = process
         return lambda: thread not in self.actors
