@@ -1,11 +1,13 @@
 """CSV: a line of names, then rows. Cells stay text; an empty cell without quotes is null."""
 
 import csv
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from fsspec.spec import AbstractBufferedFile
 from pyarrow.csv import ConvertOptions, CSVWriter, ParseOptions, ReadOptions, WriteOptions
 from pyarrow.csv import open_csv as open_reader
 
@@ -13,6 +15,7 @@ from lithify.cli.records.bulk import Source
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import Format
 from lithify.cli.records.lines import parse_headers, shown_headers
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["DELIMITERS", "check_own_columns", "csv_batches", "csv_columns", "open_csv", "written_columns"]
@@ -34,9 +37,12 @@ _FROM_THE_LOG = ("partition", "offset")
 def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The names of the columns, and the rows. Raises InvalidRequest, naming the row, never its content."""
     with explained(source.name):
-        first = source.file.readline(_HEADER_BYTES_MAX)
+        # `readline` of fsspec's remote files takes no limit.
+        remote = isinstance(source.file, AbstractBufferedFile)
+        file: Any = io.BufferedReader(source.file) if remote else source.file
+        first = file.readline(_HEADER_BYTES_MAX)
     names = _names(first, delimiter, source.name)
-    return names, _rows(source, names, delimiter, record_bytes_max)
+    return names, _rows(Source(file, source.name), names, delimiter, record_bytes_max)
 
 
 def _names(line: bytes, delimiter: str, source: str) -> list[str]:
@@ -52,10 +58,10 @@ def _names(line: bytes, delimiter: str, source: str) -> list[str]:
 
 def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: int) -> Iterator[pa.RecordBatch]:
     block = max(_BLOCK_BYTES_MIN, 2 * record_bytes_max)  # no row may be longer
-    bad: list[int] = []
+    uneven: list[str] = []
 
-    def uneven(row: Any) -> str:
-        bad.append(row.actual_columns)
+    def refuse(row: Any) -> str:
+        uneven.append(f"row {row.number} has {counted(row.actual_columns, 'cell')}")
         return "error"
 
     done = 0
@@ -63,7 +69,7 @@ def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: in
         reader: Any = open_reader(
             source.file,
             ReadOptions(use_threads=False, block_size=block, column_names=names),
-            ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=uneven),
+            ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse),
             ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 strings_can_be_null=True,
@@ -78,9 +84,10 @@ def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: in
         # Not chained: it may quote a row.
         if "Empty CSV file" in str(error):
             return
+        if uneven:
+            told = f"{source.name}: {uneven[0]}, but the first line names {len(names)}"
+            raise InvalidRequest(told) from None
         after = f"{source.name}: after row {done}"
-        if bad:
-            raise InvalidRequest(f"{after}, a row has {bad[0]} cells, but the first line names {len(names)}") from None
         if "UTF8" in str(error).upper().replace("-", ""):
             raise InvalidRequest(f"{after}, a row has bytes that are not UTF-8") from None
         raise InvalidRequest(f"{after}, it is not CSV, or a row is longer than {block} bytes") from None

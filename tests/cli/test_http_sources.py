@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Lithify, lines
 
+ROWS = b"key,value\n" + b"".join(b"k%d,%d\n" % (n, n) for n in range(5))
 TEXT = lines(*({"key": f"k{n}", "value": str(n)} for n in range(5))).encode()
 
 
@@ -23,7 +24,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         status = int(path[1:]) if path[1:].isdigit() else 200
-        body = b"" if status != 200 else gzip.compress(TEXT) if path.endswith(".gz") else TEXT
+        text = ROWS if ".csv" in path else TEXT
+        body = b"" if status != 200 else gzip.compress(text) if path.endswith(".gz") else text
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Location", self.path)
@@ -74,6 +76,11 @@ def test_a_server_that_is_not_there_is_away(users: Lithify) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/in.jsonl"
         users.refused("append", "users", "--from", url, code=7, saying="try again")
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz", "in.csv?signature=a.zip"])
+def test_a_server_has_csv_too(users: Lithify, site: str, name: str) -> None:
+    assert users.json("append", "users", "--from", f"{site}/{name}")["appended"] == 5
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl?signature=a.zip", "in.jsonl.gz", "in.jsonl.gz?signature=1.2"])
