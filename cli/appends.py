@@ -45,7 +45,10 @@ __all__ = ["append"]
 )  # fmt: skip
 @click.option("--timestamp-column", metavar="NAME", help="Milliseconds since 1970, a timestamp, or ISO 8601.")
 @click.option("--delete-column", metavar="NAME", help="Rows in which it is true, yes, 1 or d are tombstones.")
-@click.option("-K", "delimiter", metavar="TEXT", help="Lines are a key, this delimiter and a value, as for kcat.")
+@click.option(
+    *("-K", "delimiter"), metavar="TEXT",
+    help="Lines are a key, this delimiter and a value, as for kcat: -K: or -K '\\t' for a tab.",
+)  # fmt: skip
 @click.option("--source-id", metavar="ID", help="A name for the source, to resume its import from another URL.")
 @click.option(
     "--new-source", is_flag=True, help="This URL now holds another source: do not resume an earlier import from it."
@@ -131,11 +134,13 @@ class _Request:
         batch_size: int,
         linger_ms: int,
     ) -> None:
+        from lithify.cli.records.roles import delimiter_bytes
+
         self._invocation = invocation
         self._topic = topic
         self._partition = partition
         self._roles = roles
-        self._delimiter = None if delimiter is None else text_bytes(delimiter, "-K")
+        self._delimiter = None if delimiter is None else delimiter_bytes(text_bytes(delimiter, "-K"))
         self._format = given_format
         self._rows_max = batch_size
         self._linger_ms = linger_ms
@@ -177,7 +182,8 @@ class _Request:
             if started.began_over is not None:
                 _say_that_it_grew(opened, started.began_over)
             appending = _Appending(started, found.name, invocation)
-            with invocation.output.progress(f"appending to {self._topic}") as tick:
+            typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
+            with invocation.output.progress(f"appending to {self._topic}", seen=not typed) as tick:
                 for batch in cut:
                     end_if_told()
                     appending.append(batch)
@@ -197,12 +203,14 @@ class _Request:
         if not arrives(source.file):
             return None
         if url == "-" and sys.stdin.isatty():
-            what = (
-                "one JSON object per line" if self._delimiter is None else "a key, the delimiter and a value per line"
-            )
-            warn(f"waiting for records of {self._topic}, {what} per line; Ctrl-D ends the input")
+            warn(f"waiting for records of {self._topic}, {self._awaited()}; Ctrl-D ends the input")
         driver = self._invocation.warehouse().driver
         return Linger(self._linger_ms, driver.monotonic_ms, driver.now_ms)
+
+    def _awaited(self) -> str:
+        if self._delimiter is not None:
+            return "a key, the delimiter and a value per line"
+        return {"csv": "as CSV", "tsv": "as TSV"}.get(self._format or "", "one JSON object per line")
 
 
 def _append_folder(invocation: Invocation, name: str, source: str, source_id: str | None, where: "Where") -> None:
@@ -283,7 +291,7 @@ class _Done:
         if it.already_there and not it.appended:
             yield "  to append them once more, give another --source-id"
         for number, given in sorted(it.offsets.items()):
-            yield f"  partition {number}: offsets {given.start} to {given.stop - 1}"
+            yield f"  partition {number}: {_offsets_text(given)}"
 
     def value(self) -> dict[str, Any]:
         it = self.it
@@ -300,6 +308,10 @@ class _Done:
         given_by = self.it.offsets
         starts = {number: self._topic.partition(number).snapshot().log_start_offset for number in given_by}
         return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in given_by.items())
+
+
+def _offsets_text(given: range) -> str:
+    return f"offset {given.start}" if len(given) == 1 else f"offsets {given.start} to {given.stop - 1}"
 
 
 def _tell(output: Output, topic: str, done: Sequence[_Done]) -> None:

@@ -10,6 +10,7 @@ but ignored when read: the log assigns them.
 import base64
 import binascii
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -40,6 +41,15 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decoder = msgspec.json.Decoder(_Line)
+_MISMATCH = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`(?: - at `\$\.(?P<field>[a-z0-9_]+)`)?")
+_KINDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
 _headers_decoder = msgspec.json.Decoder(dict[str, _Value] | list[tuple[str, _Value]])
 
 
@@ -77,10 +87,23 @@ def _reason(error: msgspec.DecodeError) -> str:
     text = str(error)
     if "unknown field" in text:
         names = ", ".join(_Line.__struct_fields__)
-        return f"has an unknown field; known are {names}"
+        return (
+            f"has an unknown field; known are {names}. If it is an ordinary object, say which field is the key with "
+            "--key-column"
+        )
     if isinstance(error, msgspec.ValidationError):
-        return f"is not a record: {text}"  # types and field names
+        return f"is not a record: {_mismatch(text)}"
     return "is not a JSON object"
+
+
+def _mismatch(text: str) -> str:
+    """What msgspec says of a wrong type, in words: types and names of fields, never contents."""
+    found = _MISMATCH.fullmatch(text)
+    if found is None:
+        return text
+    expected = " or ".join(_KINDS.get(kind, kind) for kind in found["expected"].split(" | "))
+    what = f"its {found['field']}" if found["field"] else "it"
+    return f"{what} must be {expected}, not {_KINDS.get(found['got'], found['got'])}"
 
 
 def _names(given: _Line) -> int:

@@ -18,10 +18,12 @@ import pyarrow as pa
 from lithify.log.record import Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["Roles", "keyed_record", "time_ms"]
+__all__ = ["Roles", "delimiter_bytes", "keyed_record", "time_ms"]
 
 _YES = {"true", "t", "yes", "y", "1", "d", "delete", "deleted"}
 _NO = {"", "false", "f", "no", "n", "0", "c", "create", "r", "read", "u", "update", "i", "insert", "upsert"}
+_ESCAPE = re.compile(rb"\\(t|\\|x[0-9A-Fa-f]{2})")
+_ESCAPES = {b"t": b"\t", b"\\": b"\\"}
 _MILLISECONDS = re.compile(r"[+-]?[0-9]+")
 
 
@@ -109,6 +111,11 @@ class Roles(NamedTuple):
         if self.delete is None:
             return Record(key, line.strip(), time)
         return Record(key, _encoder.encode({name: each for name, each in row.items() if name != self.delete}), time)
+
+
+def delimiter_bytes(given: bytes) -> bytes:
+    """As kcat's -K, where shells pass on a backslash: \\t is a tab, \\x01 the byte 1, and \\\\ a backslash."""
+    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1]) or bytes([int(found[1][1:], 16)]), given)
 
 
 def keyed_record(line: bytes, delimiter: bytes) -> Record:

@@ -114,7 +114,7 @@ def test_tables_with_types(users: Lithify, tmp_path: Path) -> None:
         (CSV, ("--key-column", "nr"), "in.csv has no column 'nr'; it has id, name, plan, at, op"),
         (CSV, ("--key-column", "id", "--delete-column", "name"), "row 1 has a deletion mark that is neither"),
         (CSV, ("--key-column", "id", "--timestamp-column", "name"), "row 1 has a time that is neither"),
-        ("id,v\n1,2\n3\n", ("--key-column", "id"), "a row has 1 cells, but the first line names 2"),
+        ("id,v\n1,2\n3\n", ("--key-column", "id"), "row 2 has 1 cell, but the first line names 2"),
         ("id,id\n", ("--key-column", "id"), "must name the columns, each once"),
         ("", ("--key-column", "id"), "must name the columns"),
     ],
@@ -196,6 +196,11 @@ def test_several_sources_and_patterns(users: Lithify, tmp_path: Path) -> None:
     users.refused("append", "users", "--from", pattern, "--skip", "1", code=2, saying="are for one source")
 
 
+def test_who_forgets_to_name_the_key_is_told_how(users: Lithify) -> None:
+    saying = "say which field is the key with --key-column"
+    users.refused("append", "users", code=2, saying=saying, input=lines(ROWS[0]))
+
+
 def test_lines_with_a_delimiter_as_of_kcat(users: Lithify) -> None:
     users.ok("append", "users", "-K:", input="a:one:two\nplain\n:x\r\nb:\n")
     assert [(key, value) for key, value, _ in found(users)] == [
@@ -203,3 +208,13 @@ def test_lines_with_a_delimiter_as_of_kcat(users: Lithify) -> None:
     ]  # fmt: skip
     users.refused("append", "users", "-K:", "--format", "csv", code=2, saying="leave out columns and --format")
     users.refused("append", "users", "-K", "", code=2, saying="-K names what is between")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [("\\t", "a\t1\n"), ("\\x01", "a\x011\n"), ("\\\\", "a\\1\n"), ("\\q", "a\\q1\n"), ("\\t\\t", "a\t\t1\n")],
+)
+def test_a_delimiter_may_be_escaped_as_for_kcat(users: Lithify, given: str, line: str) -> None:
+    users.ok("append", "users", "-K", given, input=line)
+    (record,) = users.records("read", "users")
+    assert (record["key"], record["value"]) == ("a", "1")

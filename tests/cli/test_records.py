@@ -65,9 +65,9 @@ def test_batches_are_as_large_as_asked(users: Lithify) -> None:
 
 BAD_LINES = {
     "no JSON": ("{secret", "is not a JSON object"),
-    "no object": ("[1]", "is not a record"),
+    "no object": ("[1]", "is not a record: it must be an object, not a list"),
     "no value": ('{"key": "secret"}', "has no value"),
-    "number": ('{"key": "k", "value": 5}', "is not a record"),
+    "number": ('{"key": "k", "value": 5}', "is not a record: its value must be text or null, not a whole number"),
     "unknown field": ('{"key": "k", "value": "v", "secret": 1}', "has an unknown field; known are"),
     "not valid base64": ('{"key": "k", "value_base64": "secret!"}', "has a value_base64 that is not valid base64"),
     "twice": ('{"key": "k", "value": "secret", "value_base64": ""}', "has both value and value_base64"),
