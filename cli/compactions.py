@@ -7,8 +7,9 @@ import click
 
 from lithify.admin.partitions import Answers
 from lithify.cli.failures import FAILED, tell_faults
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
+from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import RequestCounts
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["compaction", "owner_text", "show", "show_compactions"]
 
 _PASSED_SHOWN = 20
+_LOOKS_IN_VAIN = 20  # a second apart; a compactor looks every 15 s, unless the partition rests
 _partition = click.option("--partition", type=int, help="Only this partition.")
 
 
-@click.group()
+@click.group(cls=Group)
 def compaction() -> None:
     """Request compactions, follow their progress, and see why nothing is compacted."""
 
@@ -75,11 +77,14 @@ def _waited(admin: "Admin", output: Output, infos: "list[CompactionInfo]") -> "l
     """The bar is of all compactions together; each counts a hundred."""
     from lithify.admin.waiting import finished
 
-    shown = 0
+    shown = looks = 0
     with output.progress("compacting", 100 * len(infos)) as tick:
 
         def tell(now: "Sequence[CompactionInfo]") -> None:
-            nonlocal shown
+            nonlocal shown, looks
+            looks += 1
+            if looks == _LOOKS_IN_VAIN and all(each.status == "submitted" for each in now):
+                warn("no compactor has accepted it yet; if none is running, start one: 'lithify compactor run'")
             done = sum(100 if each.completed_at else int(each.progress.completion_percentage) for each in now)
             tick(done - shown)
             shown = done
@@ -107,7 +112,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
     rows = [
         ("id", info.id),
         ("kind", info.kind or "not admitted yet"),
-        ("status", f"{info.status}, {info.phase}"),
+        ("status", info.status if info.phase == "done" else f"{info.status}, {info.phase}"),
         ("reason", f"{info.origin}: {info.reason}"),
         *([("chosen for", info.chosen)] if info.chosen else []),
         ("sources", f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"),
@@ -157,7 +162,7 @@ def _dropped_text(counts: "MergeCounts") -> str:
 
 def _requests_text(gets: int, puts: int) -> str:
     cost_usd = RequestCounts(gets=gets, puts=puts).cost_usd
-    return f"{gets} GETs, {puts} PUTs: {cost_usd:.6f} USD at S3's list price"
+    return f"{counted(gets, 'GET')}, {counted(puts, 'PUT')}: {cost_usd:.6f} USD at S3's list price"
 
 
 @command(compaction, "list")
@@ -252,7 +257,8 @@ def _details(each: "Explanation") -> "Iterator[str]":
             f"{foretold.basis}; {size_text(foretold.peak_memory_bytes)} of memory in a worker"
         )
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
-        yield f"about {_requests_text(gets, puts)}; {foretold.own_gets} and {foretold.own_puts} of them the compactor's"
+        own = f"{counted(foretold.own_gets, 'GET')} and {counted(foretold.own_puts, 'PUT')}"
+        yield f"about {_requests_text(gets, puts)}; the compactor itself makes {own} of these, its workers the others"
     if owed.clean_bytes or owed.dirty_bytes or owed.young_bytes:
         oldest = "" if owed.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(owed.oldest_dirty_ms)}"
         yield (

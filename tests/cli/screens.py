@@ -76,7 +76,7 @@ def plain(screen: str) -> str:
     """What a person sees. Ids are numbered as they appear, and requests are not counted: both follow from how often
     the store is asked, which no table is about."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
-    text = re.sub(r"\d+ GETs, \d+ PUTs: [0-9.]+ USD", "10 GETs, 2 PUTs: 0.000009 USD", text)
+    text = re.sub(r"\d+ GETs?, \d+ PUTs?: [0-9.]+ USD", "9 GETs, 1 PUT: 0.000009 USD", text)
     known: dict[str, str] = {}
 
     def numbered(found: re.Match[str]) -> str:

@@ -67,3 +67,23 @@ def test_a_request_that_is_waited_for_is_answered_with_its_end(lithify: Lithify,
     result = lithify("compaction", "submit", "users", "--full", "--wait")
     assert result.exit_code == 1
     assert " cancelled " in result.stdout
+
+
+def test_who_waits_in_vain_is_told_to_start_a_compactor(lithify: Lithify, monkeypatch: Any) -> None:
+    lithify.ok("topic", "create", "users", *COMPACTED)
+    lithify.ok("append", "users", input=changes(20))
+    looks = 0
+
+    def wait(_: int) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 60:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(finished, "__defaults__", (wait,))
+    result = lithify("compaction", "submit", "users", "--full", "--wait")
+    assert result.exit_code == 130
+    told, interrupted = filter(None, result.stderr.splitlines())
+    assert "no compactor has accepted it yet" in told
+    assert "lithify compactor run" in told
+    assert interrupted == "lithify: interrupted"
