@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.cli.failures import tell_faults
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, time_text
 from lithify.manifest.words import counted
 
@@ -18,7 +18,7 @@ __all__ = ["checkpoint", "expiry_text"]
 _partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
-@click.group()
+@click.group(cls=Group)
 def checkpoint() -> None:
     """Pin the state of a topic under a name, so that garbage collection keeps it readable."""
 

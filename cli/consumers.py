@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from lithify.cli.failures import tell_faults
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, time_text
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
@@ -21,7 +21,7 @@ __all__ = ["consumer", "show_consumers"]
 _partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
-@click.group()
+@click.group(cls=Group)
 def consumer() -> None:
     """List, reset and delete named consumers."""
 

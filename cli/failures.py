@@ -137,7 +137,7 @@ def tell_faults(faults: Sequence[Fault]) -> int:
 def _usage(error: click.UsageError) -> str:
     message = error.format_message().rstrip(".")
     where = error.ctx.command_path if error.ctx is not None else "lithify"
-    return f"{message}. Try '{where} --help'"
+    return f"{message}{'' if message.endswith(('?', '?)')) else '.'} Try '{where} --help'"
 
 
 def _unexpected(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.cli.failures import code_of
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.settings import option
 from lithify.manifest.words import span_text
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["gc"]
 
 
-@click.group()
+@click.group(cls=Group)
 def gc() -> None:
     """Delete objects that nothing can read any more."""
 

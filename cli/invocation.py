@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
 
 __all__ = [
+    "Group",
     "HowFar",
     "Invocation",
     "command",
@@ -215,6 +217,15 @@ def _take_everywhere(function: F, *, hidden: bool) -> F:
             more |= {"hidden": True, "envvar": None}
         function = option(name, **more)(function)
     return function
+
+
+class Group(click.Group):
+    """Its help tells the whole first sentence of each command, where click would cut it off."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in found if each])
 
 
 def command(group: click.Group | None = None, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from lithify.cli.failures import BROKEN_PIPE, tell
-from lithify.cli.invocation import Invocation, outermost
+from lithify.cli.invocation import Group, Invocation, outermost
 from lithify.cli.logs import set_up_logs
 from lithify.cli.streams import OutputFailed, drain, guard_streams, silence
 
@@ -41,7 +41,7 @@ _COMMANDS = {
 }
 
 
-class _Root(click.Group):
+class _Root(Group):
     """Loads its commands lazily, and turns exceptions into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -52,6 +52,17 @@ class _Root(click.Group):
         if module is None or importlib.util.find_spec(module) is None:
             return None
         return getattr(importlib.import_module(module), cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            # Of commands that are not loaded yet, click has no names to suggest.
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
+            ) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, is_terminal, size_text, time_text
 from lithify.cli.terminal import plain_bytes
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["manifest"]
 
 
-@click.group()
+@click.group(cls=Group)
 def manifest() -> None:
     """Show manifests."""
 

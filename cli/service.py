@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lithify.cli.failures import code_of
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.running import make_collector, run_parts
 from lithify.cli.serving import http_options, server_of
@@ -33,7 +33,7 @@ _COLUMNS = (
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def compactor() -> None:
     """Run a compactor, once or as a service."""
 

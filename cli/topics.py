@@ -8,7 +8,7 @@ import msgspec
 
 from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import Declined, code_of, tell_faults
-from lithify.cli.invocation import Invocation, command, parse_changes, parse_pairs
+from lithify.cli.invocation import Group, Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.cli.partitions import describe_partition, quarantine
 from lithify.cli.settings import option
@@ -32,7 +32,7 @@ _config = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
     """Create, list, describe, alter and delete topics."""
 

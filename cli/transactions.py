@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.cli.failures import tell_faults
-from lithify.cli.invocation import Invocation, command
+from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import time_text
 from lithify.manifest.words import counted
 
@@ -17,7 +17,7 @@ __all__ = ["transaction"]
 _partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
 
 
-@click.group()
+@click.group(cls=Group)
 def transaction() -> None:
     """List and forget applications that number their appends, such as imports."""
 

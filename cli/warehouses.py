@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.cli.invocation import Invocation, command, parse_changes
+from lithify.cli.invocation import Group, Invocation, command, parse_changes
 from lithify.cli.output import Output
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["warehouse"]
 
 
-@click.group()
+@click.group(cls=Group)
 def warehouse() -> None:
     """Describe and alter the warehouse's settings."""
 

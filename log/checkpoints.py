@@ -96,7 +96,9 @@ async def find(files: PartitionFiles, name: str, owner: PinOwner = "user") -> Ch
 def _any(files: PartitionFiles, head: Manifest, name: str, owner: PinOwner) -> Checkpoint:
     known = _named(head, name, owner)
     if known is None:
-        raise NotFound(f"{files.name} has no checkpoint {name!r}; 'lithify checkpoint list' shows what there is")
+        raise NotFound(
+            f"{files.name} has no checkpoint {name!r}; 'lithify checkpoint list {files.keys.topic}' shows what there is"
+        )
     return known
 
 

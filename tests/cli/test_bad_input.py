@@ -53,6 +53,8 @@ TABLE: dict[str, tuple[tuple[str, ...], Damage, int, str]] = {
     "fewer partitions": (("topic", "alter", "users", "--partitions", "1"), _nothing, 2, "cannot shrink"),
     "nothing to alter": (("topic", "alter", "users"), _nothing, 2, "nothing to change"),
     "unknown command": (("nonsense",), _nothing, 2, "No such command 'nonsense'. Try 'lithify --help'"),
+    "mistyped command": (("topc", "list"), _nothing, 2, "'top', 'topic'?) Try 'lithify --help'"),
+    "mistyped part": (("topic", "describ", "users"), _nothing, 2, "Did you mean 'describe'? Try 'lithify topic"),
     "unknown flag": (("topic", "list", "--nonsense"), _nothing, 2, "--nonsense"),
     "missing argument": (("topic", "create"), _nothing, 2, "Missing argument 'NAME'"),
     "unknown store": (("--warehouse", "nosuch://x", "topic", "list"), _nothing, 2, "not a known kind of store"),
@@ -175,8 +177,8 @@ def test_s3_end_to_end_with_records_beside_the_warehouse(lithify_s3: S3Server) -
     )
     s3.ok("topic", "create", "users")
     s3.ok("append", "users", input=changes(20))
-    for name in ("out.jsonl", "out.parquet"):
+    for name in ("out.jsonl", "out.parquet", "out.csv"):
         s3.ok("export", "users", "--to", f"s3://{bucket}/exports/{name}")
         s3.ok("append", "users", "--from", f"s3://{bucket}/exports/{name}")
-    assert len(s3.records("read", "users")) == 80
+    assert len(s3.records("read", "users")) == 160
     s3.refused("append", "users", "--from", f"s3://{bucket}/exports/none", code=3, saying="does not exist")

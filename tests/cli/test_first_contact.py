@@ -105,3 +105,15 @@ def test_reprs_are_short_however_much_there_is(lithify: Lithify, tmp_path: Path)
         assert len(repr(answer)) < 2_000, type(answer)
         assert repr(answer).startswith(f"{type(answer).__name__}(")
         assert "k1" not in repr(answer), "keys are contents of records"
+
+
+@pytest.mark.parametrize("words", [(), ("topic",), ("compaction",), ("consumer",), ("transaction",), ("gc",)])
+def test_help_tells_the_whole_sentence_of_each_command(lithify: Lithify, words: tuple[str, ...]) -> None:
+    told = lithify.ok(*words, "--help").partition("Commands:")[2]
+    assert told
+    assert "..." not in told
+
+
+def test_a_topic_of_one_partition_is_counted_as_one() -> None:
+    with face.open("memory://counted") as warehouse:
+        assert repr(warehouse.create_topic("users", probe=False)) == "Topic('users', 1 partition)"
