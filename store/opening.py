@@ -22,6 +22,7 @@ from lithify.store.urls import shown
 __all__ = ["open_spec", "open_store"]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_ALMOST_A_URL = re.compile("(s3a?|file|local|memory|gs|https?):")  # a slash is missing
 _memory: dict[str, MemoryStore] = {}  # by name: opening "memory://x" twice gives the same data
 _opened: dict[tuple[int, bytes], Metered] = {}
 
@@ -45,6 +46,9 @@ def open_store(
         raise InvalidRequest("a URL has no NUL in it: use s3://bucket/prefix, file:///folder or a path")
     scheme, separator, rest = url.partition("://")
     if not separator:
+        if mistyped := _ALMOST_A_URL.match(url):
+            kind = mistyped[1]
+            raise InvalidRequest(f"a URL of this kind begins with {kind}://; a folder of that name is ./{kind}:…")
         scheme, rest = "file", os.path.abspath(os.path.expanduser(url))
     opened = Metered(_open(scheme.lower(), rest, url, options, clock))
     # Of the options only a digest is kept: they may be secrets.

@@ -77,6 +77,8 @@ def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
         ("file:///a\0b", "a URL has no NUL"),
         ("ftp://user:hush-secret@host/x", "put credentials into the storage options"),
         ("gs://bucket/x", "gcsfs"),
+        ("s3:/bucket/hush-secret", "begins with s3://; a folder of that name is ./s3:…"),
+        ("file:/tmp/x", "begins with file://"),
         (None, "not NoneType"),
         (7, "not int"),
     ],
