@@ -102,12 +102,19 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
         output.line(f"temporary files and uploads of killed processes could not be removed: {report.fault.text}")
 
 
+_THEY = ("wait", "they stay", "them", "the first of them")
+
+
 def _waiting(report: "GcReport", waiting: int, grace_ms: int) -> str:
     """Why they did not go yet, and when they will."""
-    wait, stay = ("waits", "it stays") if waiting == 1 else ("wait", "they stay")
-    text = f"{counted_text(waiting, 'replaced segment')} {wait}: {stay} readable for the grace period"
+    wait, stay, them, first = ("waits", "it stays", "it", "it") if waiting == 1 else _THEY
+    what = f"{counted_text(waiting, 'replaced segment')} {wait}"
+    text = f"{what}: {stay} readable for the grace period"
     times_ms = [part.next_ms for part in report.partitions if part.next_ms is not None]
     if times_ms:
-        return f"{text} ({span_text(grace_ms)}). The first may go with a collection after {time_text(min(times_ms))}"
-    begins = "which begins with the first collection that sees them replaced (a dry run does not count)"
-    return f"{text} ({span_text(grace_ms)}), {begins}, or as long as a checkpoint pins them"
+        if not grace_ms:
+            return f"{what} for the next collection, or as long as a checkpoint pins {them}"
+        after = time_text(min(times_ms))
+        return f"{text} ({span_text(grace_ms)}). A collection after {after} can delete {first}"
+    begins = f"which begins with the first collection that sees {them} replaced (a dry run does not count)"
+    return f"{text} ({span_text(grace_ms)}), {begins}, or as long as a checkpoint pins {them}"

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,3 +105,29 @@ def test_records_of_an_open_pipe_are_read_elsewhere(on_files: Lithify, words: tu
         assert appending.stdout is not None
         assert b"2 records appended to clicks" in appending.stdout.read()
     assert appending.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "typed", "awaited"),
+    [
+        ((), b'{"key": "k", "value": "v"}\n', "one JSON object per line; Ctrl-D"),
+        (("-K:",), b"k:v\n", "a key, the delimiter and a value per line; Ctrl-D"),
+        (("--format", "csv"), b"key,value\nk,v\n\x04", "as CSV; Ctrl-D"),
+    ],
+)
+def test_who_types_is_told_what_and_sees_no_bar(
+    on_files: Lithify, words: tuple[str, ...], typed: bytes, awaited: str
+) -> None:
+    on_files.ok("topic", "create", "users")
+    ours, theirs = pty.openpty()
+    os.write(ours, typed + b"\x04")
+    command = [*LITHIFY, "--warehouse", on_files.url, "append", "users", *words]
+    env = os.environ | {"TERM": "xterm-256color"}
+    assert subprocess.run(command, stdin=theirs, stderr=theirs, env=env, check=False, timeout=60).returncode == 0
+    os.close(theirs)
+    told = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert f"waiting for records of users, {awaited}" in told
+    assert "appending" not in told
+    assert [each["value"] for each in on_files.records("read", "users")] == ["v"]
