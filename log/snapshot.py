@@ -242,10 +242,10 @@ class Snapshot:
     def _start(self, start: int, *, beyond_the_end: bool) -> int:
         """Not before the log's start. Raises OffsetOutOfRange for one beyond its end, unless that is allowed."""
         if start > self.next_offset and not beyond_the_end:
-            raise OffsetOutOfRange(
-                f"{self._where}: offset {start} is beyond the end of the log; read from {self._floor} to "
-                f"{self.next_offset}"
-            )
+            inside = f"from {self._floor} to {self.next_offset}"
+            if self._floor == self.next_offset:
+                inside = f"from {self._floor}: it is empty"
+            raise OffsetOutOfRange(f"{self._where}: offset {start} is beyond the end of the log; read {inside}")
         return max(start, self._floor)
 
     def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:

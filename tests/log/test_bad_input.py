@@ -158,6 +158,8 @@ def test_the_token_of_no_append_is_refused_or_not_known(warehouse: Warehouse, nu
 
 def test_offsets_outside_the_log(warehouse: Warehouse) -> None:
     part = warehouse.create_topic("t").partition(0)
+    with pytest.raises(OffsetOutOfRange, match="read from 0: it is empty"):
+        part.read(1)
     part.append([GOOD])
     assert list(part.read(1)) == []
     with pytest.raises(OffsetOutOfRange, match="read from 0 to 1"):
