@@ -38,8 +38,8 @@ def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[
     """The names of the columns, and the rows. Raises InvalidRequest, naming the row, never its content."""
     with explained(source.name):
         # `readline` of fsspec's remote files takes no limit.
-        remote = isinstance(source.file, AbstractBufferedFile)
-        file: Any = io.BufferedReader(source.file) if remote else source.file
+        file: Any = source.file
+        file = io.BufferedReader(file) if isinstance(file, AbstractBufferedFile) else file
         first = file.readline(_HEADER_BYTES_MAX)
     names = _names(first, delimiter, source.name)
     return names, _rows(Source(file, source.name), names, delimiter, record_bytes_max)
