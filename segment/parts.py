@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from lithify.manifest.homes import where
 from lithify.manifest.model import SegmentRef
+from lithify.segment.footer import TAIL_BYTES, footer_in, footer_length
 from lithify.segment.page_index import RowGroupIndex
-from lithify.segment.point_parts import TAIL_BYTES, WHOLE, Rows, SegmentMap, Span, footer_in, footer_length
+from lithify.segment.point_parts import WHOLE, Rows, SegmentMap, Span
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 from lithify.store.errors import Corrupt, NotFound
