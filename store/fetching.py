@@ -16,7 +16,7 @@ __all__ = ["THREADS_MAX", "Fetch", "Landings", "begun", "soon"]
 
 A = TypeVar("A")
 T = TypeVar("T")
-THREADS_MAX = 24  # of a process; an S3 client keeps 32 connections
+THREADS_MAX = 24  # of a process; an S3 client keeps 64 connections
 _LOOK_S = 0.25  # who waits is asked so often whether to go on
 _PRUNED_FROM = 1_024
 
