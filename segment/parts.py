@@ -43,8 +43,8 @@ class Need:
     spans: list[Span]
     raw_bytes: int  # about what it takes in memory
     make: Callable[[list[bytes]], list[Made]]  # of the bytes of the spans; it raises what _BROKEN lists
-    whole: Callable[[], "Need"] | None = None  # the row group that it is a part of
-    share: float = 1  # of that
+    whole: Callable[[], "Need"] | None = None  # the whole row group, if this is one stripe of it
+    share: float = 1  # of the row group that this is
 
 
 class Parts:
@@ -55,8 +55,8 @@ class Parts:
         self._cache = cache
         self._fetched: dict[Name, Any] = {}
         self._needs: dict[Name, Need] = {}  # since the last wave
-        self._maps: dict[str, SegmentMap] = {}  # that the looks hold
-        self._indexes: dict[Name, RowGroupIndex] = {}  # the same
+        self._maps: dict[str, SegmentMap] = {}  # kept here even if the cache drops them: looks use them
+        self._indexes: dict[Name, RowGroupIndex] = {}  # likewise
         self._last: tuple[Name, Rows | None] = ((), None)  # neighbouring keys ask for the same rows
         self._absent: set[Name] = set()  # what the cache did not have since the last wave
 

@@ -73,9 +73,9 @@ class _Look:
         self.ref = ref
         self._hash: int | None = None
         self._map: SegmentMap | None = None
-        self._groups: list[int] = []  # left to look at, the next one at the end
-        self._index: RowGroupIndex | None = None  # of that one
-        self._stripes: list[int] | None = None  # of it, left to look at, the next one at the end
+        self._groups: list[int] = []  # row groups left to look at, the next one last
+        self._index: RowGroupIndex | None = None  # of the next row group
+        self._stripes: list[int] | None = None  # of that row group, left to look at, the next one last
 
     def go_on(self, parts: Parts) -> Row | Need | None:
         """The last record of the key in the segment; None: it has none; or what has to be fetched first."""
