@@ -34,6 +34,7 @@ from lithify.manifest.config import Setting, TopicConfig, parse, spell_changes
 from lithify.manifest.model import TopicFile
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import Retention, bounds_before
+from lithify.manifest.words import counted
 from lithify.segment.partitioner import rows_by_partition
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
@@ -80,7 +81,7 @@ class Topic:
         self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # the partitions for keyless appends, in turn
 
     def __repr__(self) -> str:
-        return f"Topic({self.name!r}, {self.partitions} partitions)"
+        return f"Topic({self.name!r}, {counted(self.partitions, 'partition')})"
 
     @property
     def name(self) -> str:

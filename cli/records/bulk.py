@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import check_format, decompressed, is_parquet
 from lithify.log.layout import content_bytes, is_bytes, is_pairs
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
@@ -180,7 +181,9 @@ def parquet_tables(
         yield Rows(table, at + 1, at + table.num_rows == count)
         at += table.num_rows
     if at < count or at > max(skip, count):
-        raise InvalidRequest(f"{source} is damaged: its footer says {count} rows, but {at} were found; fetch it again")
+        raise InvalidRequest(
+            f"{source} is damaged: its footer says {counted(count, 'row')}, but it has {at}; fetch it again"
+        )
 
 
 def cut_tables(

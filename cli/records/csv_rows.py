@@ -13,6 +13,7 @@ from lithify.cli.records.bulk import BYTE_ORDER_MARK, FROM_THE_LOG, Source
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import Format
 from lithify.cli.records.lines import parse_headers, shown_headers
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["DELIMITERS", "check_own_columns", "csv_batches", "csv_columns", "open_csv", "written_columns"]
@@ -78,7 +79,9 @@ def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: in
             return
         after = f"{source.name}: after row {done}"
         if bad:
-            raise InvalidRequest(f"{after}, a row has {bad[0]} cells, but the first line names {len(names)}") from None
+            raise InvalidRequest(
+                f"{after}, a row has {counted(bad[0], 'cell')}, but the first line names {len(names)}"
+            ) from None
         if "UTF8" in str(error).upper().replace("-", ""):
             raise InvalidRequest(f"{after}, a row has bytes that are not UTF-8") from None
         raise InvalidRequest(f"{after}, it is not CSV, or a row is longer than {block} bytes") from None

@@ -114,7 +114,7 @@ def test_tables_with_types(users: Lithify, tmp_path: Path) -> None:
         (CSV, ("--key-column", "nr"), "in.csv has no column 'nr'; it has id, name, plan, at, op"),
         (CSV, ("--key-column", "id", "--delete-column", "name"), "row 1 has a deletion mark that is neither"),
         (CSV, ("--key-column", "id", "--timestamp-column", "name"), "row 1 has a time that is neither"),
-        ("id,v\n1,2\n3\n", ("--key-column", "id"), "a row has 1 cells, but the first line names 2"),
+        ("id,v\n1,2\n3\n", ("--key-column", "id"), "a row has 1 cell, but the first line names 2"),
         ("id,id\n", ("--key-column", "id"), "must name the columns, each once"),
         ("", ("--key-column", "id"), "must name the columns"),
     ],
