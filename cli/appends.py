@@ -260,7 +260,10 @@ class _Appending:
 
     def _how_far(self) -> HowFar:
         batch, came = self._batch, self._import.how_far()
-        where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
+        where = ""
+        if batch is not None:
+            last = batch.first + batch.count - 1
+            where = f" (record {last})" if batch.count == 1 else f" (records {batch.first} to {last})"
         return HowFar(f"{self._source}{where}", str(came), came.fields())
 
 
