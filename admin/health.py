@@ -16,7 +16,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, stalled_by_future
 from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
-from lithify.manifest.words import quarantine_text, span_text
+from lithify.manifest.words import counted, quarantine_text, span_text
 from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.port import Now
@@ -76,7 +76,7 @@ def _checks(known: KnownPartitions, topic: str | None) -> Iterator[Check]:
             continue
         readable += 1
         yield from checks
-    yield Check("topics", "ok", f"{readable} partitions are readable")
+    yield Check("topics", "ok", f"{counted(readable, 'partition')} {'is' if readable == 1 else 'are'} readable")
 
 
 def _partition(known: KnownPartitions, found: FoundPartition) -> list[Check]:

@@ -100,9 +100,14 @@ def append(
     roles = Roles(key_column, value_columns, timestamp_column, delete_column)
     if any(source.endswith("/") for source in sources):
         if len(sources) > 1 or roles.given or delimiter or given_format:
-            raise InvalidRequest("a folder goes in alone and as it is; its files may be named as 'folder/*.parquet'")
+            raise InvalidRequest(
+                "a folder is imported alone, without columns, -K or --format; to choose these, name its files: "
+                "'folder/*.parquet'"
+            )
         if partition is not None or skip or new_source:
-            raise InvalidRequest("--partition, --skip and --new-source are for one file; a folder goes in whole")
+            raise InvalidRequest(
+                "--partition, --skip and --new-source are for one file: a folder goes in whole, into all partitions"
+            )
         from lithify.cli.records.parts import Where
 
         _append_folder(invocation, topic, sources[0], source_id, Where(engine, master, spark_conf))
@@ -263,7 +268,10 @@ class _Appending:
 
     def _how_far(self) -> HowFar:
         batch, came = self._batch, self._import.how_far()
-        where = "" if batch is None else f" (records {batch.first} to {batch.first + batch.count - 1})"
+        where = ""
+        if batch is not None:
+            last = batch.first + batch.count - 1
+            where = f" (record {last})" if batch.count == 1 else f" (records {batch.first} to {last})"
         return HowFar(f"{self._source}{where}", str(came), came.fields())
 
 
@@ -305,9 +313,9 @@ class _Done:
         """How many of the records are below the log start: mostly old timestamps in a topic that deletes by age."""
         if not self._topic.parsed_config.deleting:
             return 0
-        given_by = self.it.offsets
-        starts = {number: self._topic.partition(number).snapshot().log_start_offset for number in given_by}
-        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in given_by.items())
+        appended = self.it.offsets
+        starts = {number: self._topic.partition(number).snapshot().log_start_offset for number in appended}
+        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in appended.items())
 
 
 def _offsets_text(given: range) -> str:

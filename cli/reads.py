@@ -28,7 +28,7 @@ _partition = click.option("--partition", type=int, help="Only this partition. De
 
 
 def _at_most(_: click.Context, __: click.Parameter, given: int | None) -> int | None:
-    return None if given is None else min(given, sys.maxsize)  # there cannot be more
+    return None if given is None else min(given, sys.maxsize)  # there cannot be more records
 
 
 _limit = click.option("--limit", type=click.IntRange(0), callback=_at_most, metavar="N", help="At most N records.")
@@ -138,7 +138,7 @@ def _key_bounds(prefix: str | None, low: str | None, high: str | None) -> tuple[
     if low is not None or high is not None:
         raise InvalidRequest("give either --prefix, or --key-from and --key-to")
     first = text_bytes(prefix, "--prefix")
-    return (first, first[:-1] + bytes([first[-1] + 1])) if first else (None, None)  # no byte of UTF-8 is the last one
+    return (first, first[:-1] + bytes([first[-1] + 1])) if first else (None, None)  # UTF-8 has no byte 0xff
 
 
 @command()
@@ -194,7 +194,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
         places, number = then.places, partition_now(then.places, wanted)
         record = then.partitions[number].get(wanted)
     else:
-        record = _found(opened.partition(number), checkpoint).get(wanted)
+        record = _snapshot_of(opened.partition(number), checkpoint).get(wanted)
     record = here(places, record, number)
     if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
@@ -276,7 +276,7 @@ def _say_exported(invocation: Invocation, topic: str, rows: int) -> None:
     output.answer(value, lambda: output.line(f"{counted(rows, 'record')} exported from {topic}"))
 
 
-def _found(part: "Partition", checkpoint: str | None) -> "Snapshot":
+def _snapshot_of(part: "Partition", checkpoint: str | None) -> "Snapshot":
     return part.snapshot() if checkpoint is None else part.pinned(checkpoint)
 
 
@@ -300,7 +300,7 @@ def _write(
     places = opened.key_places() if latest and partition is None else None
     snapshots: Iterable[tuple[int, Snapshot]]
     if partition is not None:
-        snapshots = [(partition, _found(opened.partition(partition), checkpoint))]
+        snapshots = [(partition, _snapshot_of(opened.partition(partition), checkpoint))]
     elif checkpoint is not None:  # open all of them before anything is written
         then = opened.pinned(checkpoint)
         places, snapshots = then.places if latest else None, enumerate(then.partitions)

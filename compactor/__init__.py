@@ -33,7 +33,7 @@ From debt to done
 8. All outputs are checked once more. Then one commit of the manifest replaces the sources by the outputs (P13).
 9. `.compactor` marks the job completed. The sources are garbage, which `gc/` removes after a grace period.
 A failed attempt is repeated from step 6 after a pause; after ten without progress the job is given up for a day
-(`failures.py`).
+(`failures.py` counts, `policy.py` gives up; P14).
 
 Which file does what
 --------------------

@@ -19,7 +19,7 @@ __all__ = ["Scheduler", "Turned", "Work"]
 
 K = TypeVar("K", bound=Hashable)
 _What = Literal["found", "looked", "turned"]
-LOOKS_AT_ONCE = 32  # they wait for the store; as many as its client keeps connections
+LOOKS_AT_ONCE = 32  # they wait for the store, on half of the connections that an S3 client keeps
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,8 @@ async def commit_many(files: PartitionFiles, members: Sequence[Append]) -> tuple
     try:
         outcome = await files.manifest.offer(AppendMany(tuple(members)))
     except CommitUnknown as error:
-        # After a refusal some may be in the head that was searched for; whoever is refused there may have been before.
+        # If none was appended at last: those found in the head have their offsets; the refused may have been appended
+        # by an earlier attempt.
         known = error.__cause__.answers if isinstance(error.__cause__, NoneAppended) else (None,) * len(members)
         return tuple(
             answer if isinstance(answer, range) else unknown_to(files, member, error)
@@ -98,9 +99,10 @@ async def commit_many(files: PartitionFiles, members: Sequence[Append]) -> tuple
         return tuple(
             answer if isinstance(answer, range) else _noted(answer.error, notes) for answer in outcome.error.answers
         )
-    # SUBTLE! 1. Our commit with members A and B is number 8, and its outcome unknown. 2. It did happen. A is compacted,
-    # collected, and below the orphan floor; 8 is dead. 3. Number 90 appends B's repeat as already there, with a third,
-    # and refuses A. A's caller would upload it again. Test: tests/protocol/test_p07_groups.py
+    # SUBTLE! 1. Our commit of A, B and C is manifest 8, which has no room for C. Its outcome is unknown. 2. It did
+    # happen. A is compacted, collected, and below the orphan floor; 8 is dead. 3. We try again, as manifest 90: C is
+    # appended, B is already there, A is refused. A's caller would upload it again. Test:
+    # tests/protocol/test_p07_groups.py
     return tuple(
         answer if isinstance(answer, range) else _refused(files, member, answer, outcome.open)
         for member, answer in zip(members, outcome.result, strict=True)
@@ -127,10 +129,10 @@ def _noted(error: LithifyError, notes: Sequence[str]) -> LithifyError:
 def unknown_to(files: PartitionFiles, member: Append, error: CommitUnknown) -> range | CommitUnknown:
     """What a member is told of a commit that ended with `error`: that, with a token for `outcome`; or its offsets.
 
-    SUBTLE! 1. Our commit of A is number 2, its outcome unknown, and B was refused: too many L0 segments. 2 did happen,
-    and is dead. 2. There is room again: number 8 appends B, and recognises A, which is retired. Its outcome is unknown,
-    too. 3. A is collected. Of 8 one would learn that it did not happen, and would append A again. Test:
-    tests/protocol/test_p07_groups.py
+    SUBTLE! 1. Our commit of A and B is manifest 2: A is appended, B refused (too many L0 segments). The outcome is
+    unknown to us; it did happen, and 2 is dead by now. 2. There is room again: manifest 8 appends B, and recognises A
+    among the retired. Its outcome is unknown, too. 3. A is collected. A token for 8 would say that A did not happen,
+    and its caller would append it again. Test: tests/protocol/test_p07_groups.py
     """
     head = files.manifest.seen.value
     known = None if head is None else member.known(head)

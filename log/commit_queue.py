@@ -22,7 +22,7 @@ from lithify.store.port import Create, Outcome, Request
 
 __all__ = ["GROUP_BYTES_MAX", "CommitQueue", "Member"]
 
-GROUP_BYTES_MAX = 512 << 20  # of the segments of one commit, as of one append
+GROUP_BYTES_MAX = 512 << 20  # stored bytes of the segments of one commit
 
 Answered = range | LithifyError
 
@@ -48,11 +48,12 @@ class Member:
 
 
 class CommitQueue:
-    """The appends of one partition that wait for a commit, and the one in flight. Thread-safe."""
+    """The appends of one partition that wait for a commit, and the commit in flight. Thread-safe."""
 
     def __init__(self, keys: PartitionKeys) -> None:
-        # SUBTLE! No condition: 1. It takes its lock, or lets go of it. 2. Ctrl-C, within its Python code. 3. The
-        # lock is held by nobody, and all other threads wait for ever. Test: tests/log/test_interrupted_appends.py
+        # SUBTLE! Not a threading.Condition: 1. It takes its lock, or releases it, in Python code. 2. Ctrl-C arrives
+        # there. 3. The lock stays taken, and all other threads wait for ever. Test:
+        # tests/log/test_interrupted_appends.py
         self._lock = threading.Lock()
         self._waiting = deque[Member]()
         self._flight: _Flight | None = None
@@ -101,7 +102,7 @@ class CommitQueue:
             size += following.edit.segment.bytes
             own = _names(following.edit)
             limited = (following.deadline_ms is None) != (first.deadline_ms is None)
-            # A producer's or an application's next append is the next commit's: an event can then tell whose it is.
+            # At most one append of each producer and application per commit, so that an event can name its append.
             if size > GROUP_BYTES_MAX or own & names or limited:
                 break
             names |= own
@@ -132,7 +133,7 @@ class CommitQueue:
             if member in self._waiting:
                 self._waiting.remove(member)
             flight = self._flight
-            # Without a leader: it is this one's, who has not begun to lead, or that of one who has left, too.
+            # No leader: this member was about to lead it, or its leader has left before.
             if flight is not None and flight.leader in (member, None):
                 flight.leader = None
                 if flight.without_its_leader():
@@ -167,7 +168,7 @@ class _Flight:
 
     def _begin(self) -> None:
         self._pending: Request[Any] | None = None  # what the commit waits for
-        self._again = False  # the leader who asked it is gone, whether it was answered or not
+        self._again = False  # ask it again: the leader who asked is gone, and nobody knows whether it was answered
         self._tried = ""  # the key of the manifest that it last tried to create
         self._commit = self._committing()
 
@@ -218,7 +219,7 @@ class _Flight:
         return answer(request)
 
     def without_its_leader(self) -> bool:
-        """Its leader is gone. Whether the flight is over: nobody is left who would go on."""
+        """Its leader is gone: prepare for the next one. Returns whether nobody is left to lead, which ends it."""
         here = [member for member in self.members if not member.gone and member.told is None]
         if not here:
             self._commit.close()
@@ -229,7 +230,7 @@ class _Flight:
             self.members = here
             self._begin()
         else:
-            number = int(self._tried.rpartition("/")[2].partition(".")[0])
+            number = self._files.keys.manifest.number(self._tried)
             why = CommitUnknown(
                 f"{self._files.name}: the thread that committed this append was interrupted; nothing was deleted. Look "
                 "it up before retrying",

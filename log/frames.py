@@ -1,4 +1,7 @@
-"""Tables of other libraries as the columns of an append: what speaks Arrow's C interface, with columns of any name."""
+"""Takes tables of other libraries, through Arrow's C interface, and picks the columns that make records.
+
+`tables.py` then gives these columns the types of an append.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,7 +14,7 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["AS_NAMED", "ArrowArray", "ArrowStream", "Columns", "Frame", "frame_of"]
 
-_INDEX = "__index_level_"  # so pandas names the index of its rows, if nobody named it
+_INDEX = "__index_level_"  # pandas' name for an index of rows without a name
 _NAMED_MAX = 12  # columns, in a refusal
 
 
@@ -71,7 +74,8 @@ def frame_of(frame: Frame, columns: Columns, where: str) -> pa.Table:
     for batch in reader:
         batches.append(batch)
         held += _chosen(batch, columns, where).nbytes
-        if held > 2 * TABLE_BYTES_MAX:  # with offsets and times it is larger than what it holds, but not so much
+        # `nbytes` also counts Arrow's offsets and the times, which TABLE_BYTES_MAX does not.
+        if held > 2 * TABLE_BYTES_MAX:
             raise InvalidRequest(f"{where}: this is more than one append can hold: append it in parts")
     return _chosen(pa.Table.from_batches(batches, reader.schema), columns, where)
 

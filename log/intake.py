@@ -15,6 +15,7 @@ from lithify.log.frames import AS_NAMED, ArrowArray, ArrowStream, Columns, Frame
 from lithify.log.record import HEADERS_MAX, Record, record_bytes, record_of, record_problem
 from lithify.log.tables import normalise
 from lithify.manifest.config import LONG_MAX, TopicConfig
+from lithify.manifest.words import counted
 from lithify.segment.arrays import Flags, Longs, from_longs, longs, nulls, starts
 from lithify.segment.schema import APPEND, L0
 from lithify.store.errors import InvalidRequest
@@ -140,9 +141,10 @@ class _Place(NamedTuple):
 def _refuse(bad: Flags, where: _Place, what: str) -> None:
     rows = np.flatnonzero(bad)
     if len(rows):
-        named = ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
+        named = "row " if len(rows) == 1 else "rows "
+        named += ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
         named += ", …" if len(rows) > _ROWS_NAMED else ""
-        raise InvalidRequest(f"{where.name}: {len(rows)} of {len(bad)} records (rows {named}) {what}. {_NOTHING}")
+        raise InvalidRequest(f"{where.name}: {len(rows)} of {counted(len(bad), 'record')} ({named}) {what}. {_NOTHING}")
 
 
 def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:

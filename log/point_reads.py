@@ -18,11 +18,11 @@ from lithify.store.port import Store
 
 __all__ = ["PointReads"]
 
-LOOKS_MAX = 3  # for a manifest whose segments are all there
+LOOKS_MAX = 3  # for a manifest none of whose segments was collected meanwhile
 
 
 class PointReads:
-    """Shared by the copies of one handle, and as thread-safe as what is done with `recent`."""
+    """Shared by the copies of one handle. Thread-safe, if `recent` is used as `RecentHead` says."""
 
     def __init__(self, files: PartitionFiles) -> None:
         self.recent = RecentHead(files)
@@ -69,8 +69,8 @@ def _both(
 
     SUBTLE! 1. Rows are read by manifest 7. 2. Somebody appends, in 8, and is acknowledged. 3. We ask for the head, and
     answer by 7. So the rows count only if the search, which began with this call, ends at the very manifest that they
-    were read by; they are the same whenever they are read, for segments never change. If one of them is gone or damaged
-    that says nothing, either: it is read again, by the head. Tests: tests/log/test_rows_beside_the_head.py
+    were read by; they are the same whenever they are read, for segments never change. An error of reading them counts
+    for nothing, either: they are read again, by the head. Tests: tests/log/test_rows_beside_the_head.py
     """
     calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many, wanted)]
     head, found = store.side_by_side(calls)

@@ -1,4 +1,5 @@
-"""Where a time, or the last so many records, begin in a log. Only offsets and times are read."""
+"""The offset at which a time begins, or the last N records. Only offsets and times are read. (`positions.py` has the
+positions of consumers.)"""
 
 from collections.abc import Iterable
 

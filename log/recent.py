@@ -20,7 +20,7 @@ def check_staleness_ms(given: object, where: str) -> int:
 
 
 class RecentHead:
-    """Not thread-safe, but for `appended` and `known`: one coroutine at a time."""
+    """Only `appended` and `known` are thread-safe; `within` is for one coroutine at a time."""
 
     def __init__(self, files: PartitionFiles) -> None:
         self._files = files
@@ -30,7 +30,7 @@ class RecentHead:
         self._appended_to = 0
 
     def appended(self, offsets: range) -> None:
-        """Who appended through the same handle sees it from now on.
+        """From now on, gets of this handle see this append.
 
         SUBTLE! `seen` of these files alone does not say so: appends have files of their own, and what they learned is
         passed on only if nobody reads just then. Test: tests/log/test_staleness.py"""
@@ -38,8 +38,8 @@ class RecentHead:
             self._appended_to = max(self._appended_to, offsets.stop)
 
     def known(self, staleness_ms: int, now_ms: int) -> Manifest | None:
-        """As `within`, if it is known already. Thread-safe: whoever may be answered from memory waits for nobody who
-        asks the store. If another thread finds a newer head meanwhile, `seen` says so."""
+        """The answer of `within`, if no request is needed. Thread-safe: a get that can be answered from memory does not
+        wait for a thread that asks the store. If another thread finds a newer head meanwhile, `seen` says so."""
         known = self._known
         # SUBTLE! What was committed here is newer than what is known, but is not taken from `seen`: 1. We commit 8. 2.
         # Others commit 9, which `seen` now has from a race that we lost. 3. Whether 9 is dead was not asked. Test:

@@ -1,4 +1,4 @@
-"""Users' tables as the columns of an append."""
+"""The columns of a user's table, cast to the types of an append."""
 
 from typing import Any, Final
 

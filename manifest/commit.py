@@ -94,8 +94,8 @@ class Lineage(Generic[S]):
     """One client's view of a chain: the newest version it has seen, and the protocol to continue from there.
 
     `dead_at` returns the largest dead number of a chain that is collected, for one GET of the boundary's next number.
-    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head. These files are
-    small.
+    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head. Files of such
+    chains are small, so a search reads them instead of asking whether they exist.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class Lineage(Generic[S]):
     def learn(self, other: "Lineage[S]") -> None:
         """Know what `other`, of the same chain, has seen. `other` may be in use by another thread.
 
-        SUBTLE! Its time first. 1. We read the version it saw a minute ago. 2. It sees a newer one, and when. 3. We read
-        that time: an old version would count as fresh. Test: tests/manifest/test_learning.py
+        SUBTLE! Read its time before its version. 1. We read the version it saw a minute ago. 2. It sees a newer, and
+        when. 3. We read that time: an old version would count as fresh. Test: tests/manifest/test_learning.py
         """
         searched = other._searched
         seen_ms = other._seen_ms
@@ -189,7 +189,8 @@ class Lineage(Generic[S]):
     async def _search(self, low: Version[S]) -> Version[S] | None:
         """The last number of the dense stretch above `low` (seen, or the boundary); not always with its content. None:
         what was found has vanished again."""
-        there, near = low.number == 0, None  # nothing at all is an answer, a boundary with nothing above it is none
+        # `there`: whether `low` itself may be the answer: an empty chain is one, a boundary with nothing above is not.
+        there, near = low.number == 0, None
         if low.value is not None or (there and self._searched):
             step, self._ahead = self._ahead, None
             if step is None or step.number != low.number + 1:

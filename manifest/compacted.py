@@ -1,8 +1,9 @@
 """The compacted state: for each key exactly its latest record below an offset, and nothing else. Pure (R1, R4;
 docs/rfcs/0017).
 
-A view publishes it, and a scan needs no merge within it. `cleaned_to` alone does not prove that there is one: records
-below it may have given way to records above, and then the state at that offset no longer exists.
+Nothing reads it yet: it is for views, which publish it, and for scans, which need no merge within it. (`debt.py` uses
+`is_clean`.) `cleaned_to` alone does not prove that there is one: records below it may have given way to records above,
+and then the state at that offset no longer exists.
 tests/manifest/test_compacted.py has three histories in which that happens, and a model that remembers everything.
 """
 

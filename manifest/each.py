@@ -20,7 +20,7 @@ T = TypeVar("T")
 # After so many partitions in a row without an answer from the store the rest is not tried: each takes its time. So many
 # go in step at first, and after them AT_ONCE, while all are answered.
 AWAY_MAX = 3
-AT_ONCE = 32  # as many as a store's client keeps connections
+AT_ONCE = 32  # as many as a store makes side by side (`store/side_by_side.py`)
 
 
 async def each(do: Callable[[A], Coroutine[Request[Any], Any, T]], items: Sequence[A]) -> list[T]:

@@ -7,7 +7,11 @@ for a block of rows (the product) and for one record (the model of tests). `exec
 
 A partition is read by its runs and L0 segments, here or in a worker: `scan.py` gives the latest record of each key,
 `offset_order.py` every record, `stayed.py` leaves out what keys left behind when the topic grew. `Bounds` say of what
-keys and offsets; only segments and row groups that may hold some of them are read.
+keys and offsets; only segments and row groups that may hold some of them are read. `ahead.py` has the next fetches of a
+far store under way meanwhile (docs/rfcs/0028).
+
+Single keys are looked up by `points.py`, one look for each segment that may hold the key; `parts.py` fetches and caches
+what looks need, `point_parts.py` decodes it, `stripes.py` the rows of a few pages (docs/rfcs/0025).
 """
 
 if __name__ != "lithify.segment":

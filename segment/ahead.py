@@ -2,7 +2,7 @@
 
 Everything is decided in the thread that consumes: the threads of `store/fetching.py` only make requests. So a segment
 is opened, and an error raised, where it would be without reading ahead. Segments of a store that is not far are read at
-their turn, as if there were nothing of this.
+their turn, as without reading ahead.
 """
 
 import heapq
@@ -199,7 +199,8 @@ class Lane:
         return [(start, each.answer()) for (start, _), each in zip(span.requests, fetches, strict=True)]
 
     def next_bytes(self) -> int | None:
-        """The size of what it would request next; None: nothing, or it is not known yet."""
+        """The size of what it would request next; None: nothing, or it is not known yet. Opens what has arrived, and
+        may begin the next segment, to find out."""
         for begun in self._begun:
             self._look(begun)
             if begun.error is not None or not begun.far:
@@ -221,7 +222,7 @@ class Lane:
         return _length(begun) if begun.far else None
 
     def request(self) -> None:
-        """What `next_bytes` told of."""
+        """Request what `next_bytes` spoke of."""
         for begun in self._begun:
             if begun.coming or (begun.opening is None and not begun.is_open):
                 self._request_of(begun)

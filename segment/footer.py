@@ -21,17 +21,22 @@ from lithify.segment.extent import are_bounds
 __all__ = [
     "PLACEHOLDERS",
     "ROW_GROUP_CHECKSUMS",
+    "TAIL_BYTES",
     "RowGroup",
     "bounded",
     "decode",
+    "footer_in",
+    "footer_length",
     "problem",
     "row_groups",
     "seal",
     "verified",
 ]
 
+TAIL_BYTES = 64 << 10  # of the end of an object, requested for its footer: few footers are longer
 ROW_GROUP_CHECKSUMS = "lithify.row_groups.xxh3"
 _FOOTER_CHECKSUM = "lithify.footer.xxh3"
+_MAGIC = b"PAR1"
 _ZEROS = b"0" * 16
 _DIGEST = len(_ZEROS)
 PLACEHOLDERS = {_FOOTER_CHECKSUM: _ZEROS.decode()}  # must be written to the metadata last
@@ -81,6 +86,25 @@ def seal(footer: bytes) -> bytes:
     if footer[at : at + _DIGEST] != _ZEROS:
         raise ValueError("the footer has no place for its checksum")
     return footer[:at] + xxhash.xxh3_64_hexdigest(footer).encode() + footer[at + _DIGEST :]
+
+
+def footer_length(tail: bytes | memoryview, size: int) -> int:
+    """Of the footer with its length and the magic number, from the end of an object of `size` bytes. Raises
+    ValueError."""
+    if size < 12 or tail[-4:] != _MAGIC:
+        raise ValueError("it does not end as a Parquet file")
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if length > size - 4:
+        raise ValueError("its footer is longer than the object")
+    return length
+
+
+def footer_in(tail: bytes | memoryview, length: int) -> bytes:
+    """The footer, checked. Raises ValueError."""
+    footer = verified(bytes(tail[-length:]))
+    if footer is None:
+        raise ValueError("its footer fails its checksum")
+    return footer
 
 
 def verified(footer: bytes) -> bytes | None:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from lithify.manifest.homes import where
 from lithify.manifest.model import SegmentRef
+from lithify.segment.footer import TAIL_BYTES, footer_in, footer_length
 from lithify.segment.page_index import RowGroupIndex
-from lithify.segment.point_parts import TAIL_BYTES, WHOLE, Rows, SegmentMap, Span, footer_in, footer_length
+from lithify.segment.point_parts import WHOLE, Rows, SegmentMap, Span
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 from lithify.store.errors import Corrupt, NotFound
@@ -42,8 +43,8 @@ class Need:
     spans: list[Span]
     raw_bytes: int  # about what it takes in memory
     make: Callable[[list[bytes]], list[Made]]  # of the bytes of the spans; it raises what _BROKEN lists
-    whole: Callable[[], "Need"] | None = None  # the row group that it is a part of
-    share: float = 1  # of that
+    whole: Callable[[], "Need"] | None = None  # the whole row group, if this is one stripe of it
+    share: float = 1  # of the row group that this is
 
 
 class Parts:
@@ -54,8 +55,8 @@ class Parts:
         self._cache = cache
         self._fetched: dict[Name, Any] = {}
         self._needs: dict[Name, Need] = {}  # since the last wave
-        self._maps: dict[str, SegmentMap] = {}  # that the looks hold
-        self._indexes: dict[Name, RowGroupIndex] = {}  # the same
+        self._maps: dict[str, SegmentMap] = {}  # kept here even if the cache drops them: looks use them
+        self._indexes: dict[Name, RowGroupIndex] = {}  # likewise
         self._last: tuple[Name, Rows | None] = ((), None)  # neighbouring keys ask for the same rows
         self._absent: set[Name] = set()  # what the cache did not have since the last wave
 

@@ -18,37 +18,16 @@ from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import SegmentRef
 from lithify.segment.arrays import ByteStrings, flags, longs, nulls
 from lithify.segment.columns import Window
-from lithify.segment.footer import RowGroup, decode, row_groups, verified
+from lithify.segment.footer import RowGroup, decode, row_groups
 from lithify.segment.page_index import RowGroupIndex, locate, parts_of
 from lithify.segment.stripes import Chunk, chunks_of, decoded, schema_of_footer
 
-__all__ = ["TAIL_BYTES", "WHOLE", "Row", "Rows", "SegmentMap", "Span", "footer_in", "footer_length"]
+__all__ = ["WHOLE", "Row", "Rows", "SegmentMap", "Span"]
 
 Span = tuple[int, int]  # position in the object, length
 
-TAIL_BYTES = 64 << 10
 WHOLE = -1  # instead of the number of a stripe
-_MAGIC = b"PAR1"
 _FOOTER_COPIES = 4  # what a decoded footer takes in memory, in sizes of the stored one
-
-
-def footer_length(tail: bytes, size: int) -> int:
-    """Of the footer with its length and the magic number, from the end of an object of `size` bytes. Raises
-    ValueError."""
-    if size < 12 or tail[-4:] != _MAGIC:
-        raise ValueError("it does not end as a Parquet file")
-    length = int.from_bytes(tail[-8:-4], "little") + 8
-    if length > size - 4:
-        raise ValueError("its footer is longer than the object")
-    return length
-
-
-def footer_in(tail: bytes, length: int) -> bytes:
-    """The footer, checked. Raises ValueError."""
-    footer = verified(tail[-length:])
-    if footer is None:
-        raise ValueError("its footer fails its checksum")
-    return footer
 
 
 class Row(NamedTuple):
@@ -101,13 +80,10 @@ class Rows:
         at = self._first + row
         return self._contents[self._starts[at] : self._starts[at + 1]]
 
-    def offset(self, row: int) -> int:
-        return int(self._offsets[row])
-
     def row(self, row: int, base_offset: int) -> Row:
         value = None if self._value.null_count and not self._value[row].is_valid else self._values[row]
         headers = None if self._headers.null_count == self._count else self._headers[row].as_py()
-        return Row(self._at(row), value, self.offset(row) + base_offset, int(self._timestamps[row]), headers)
+        return Row(self._at(row), value, int(self._offsets[row]) + base_offset, int(self._timestamps[row]), headers)
 
 
 class SegmentMap:

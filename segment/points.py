@@ -73,11 +73,11 @@ class _Look:
         self.ref = ref
         self._hash: int | None = None
         self._map: SegmentMap | None = None
-        self._groups: list[int] = []  # left to look at, the next one at the end
-        self._index: RowGroupIndex | None = None  # of that one
-        self._stripes: list[int] | None = None  # of it, left to look at, the next one at the end
+        self._groups: list[int] = []  # row groups left to look at, the next one last
+        self._index: RowGroupIndex | None = None  # of the next row group
+        self._stripes: list[int] | None = None  # of that row group, left to look at, the next one last
 
-    def go_on(self, parts: "Parts") -> Row | Need | None:
+    def go_on(self, parts: Parts) -> Row | Need | None:
         """The last record of the key in the segment; None: it has none; or what has to be fetched first."""
         if self._map is None:
             found = parts.map(self.ref)
@@ -92,7 +92,7 @@ class _Look:
             self._index = self._stripes = None
         return None
 
-    def _in_group(self, parts: "Parts", segment: SegmentMap, group: int) -> Row | Need | None:
+    def _in_group(self, parts: Parts, segment: SegmentMap, group: int) -> Row | Need | None:
         rows = parts.known_rows(segment, group, WHOLE)
         if rows is not None:
             return self._among(rows)

@@ -28,7 +28,7 @@ from lithify.segment.columns import (
     stand_in,
     without_contents,
 )
-from lithify.segment.footer import RowGroup, decode, row_groups, verified
+from lithify.segment.footer import TAIL_BYTES, RowGroup, decode, footer_in, footer_length, row_groups
 from lithify.segment.schema import RUN
 from lithify.segment.within import within
 from lithify.store.errors import Corrupt, NotFound
@@ -40,8 +40,6 @@ FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single 
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
 EARLY_BYTES_MAX = 3 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
 WHOLE_BYTES_MAX = 512 << 10  # a smaller segment of a far store is fetched whole: that takes less than a round trip more
-_TAIL_BYTES = 64 << 10
-_MAGIC = b"PAR1"
 
 
 class _Needed(NamedTuple):
@@ -95,7 +93,7 @@ class SegmentReader:
         self._fetch_bytes = min(fetch_bytes, FAR_FETCH_BYTES_MAX) if self.far else fetch_bytes
         self._columns = columns
         self._base = ref.base_offset or 0
-        self._footer_bytes = min(ref.bytes, _TAIL_BYTES)
+        self._footer_bytes = min(ref.bytes, TAIL_BYTES)
         self._end: memoryview | None = None  # what the footer came with, if rows may lie there
         self._early: memoryview | None = None
         self._early_bytes = 0
@@ -163,17 +161,14 @@ class SegmentReader:
     def open(self, tail: memoryview) -> None:
         """Go on with the part that it wants."""
         size = self.ref.bytes
-        if size < 12 or bytes(tail[-4:]) != _MAGIC:
-            raise self._corrupt("it does not end as a Parquet file")
-        length = int.from_bytes(tail[-8:-4], "little") + 8
-        if length > size - 4:
-            raise self._corrupt("its footer is longer than the object")
-        if length > len(tail):
-            self._footer_bytes = length
-            return
-        footer = verified(bytes(tail[-length:]))
-        if footer is None:
-            raise self._corrupt("its footer fails its checksum")
+        try:
+            length = footer_length(tail, size)
+            if length > len(tail):
+                self._footer_bytes = length
+                return
+            footer = footer_in(tail, length)
+        except ValueError as error:
+            raise self._corrupt(str(error)) from None
         self._use(self._guard(lambda: decode(footer)))
         if self.far and (len(tail) == size or self._columns.names >= MOST):
             self._end = tail

@@ -50,8 +50,8 @@ def limited(begin: Mapping[int, int], ends: Mapping[int, int], rows_max: int) ->
     proportion to what is there; if there are more such partitions than `rows_max`, they take turns. A partition that
     `begin` does not name was added: it starts at 0, and is left out as long as it gets nothing.
 
-    SUBTLE! 1. Ten small partitions get a record in each batch, and a large one has a million. 2. A share that is
-    rounded up, the smallest first, leaves nothing of ten for the large one. 3. Its backlog grows for ever.
+    SUBTLE! 1. Ten small partitions get a record in each batch; a large one has a million. `rows_max` is 10. 2. Shares
+    that are rounded up, the smallest first, leave nothing for the large one. 3. Its backlog grows for ever.
     Test: tests/spark/test_stream_offsets.py
     """
     there = {number: last - begin.get(number, 0) for number, last in ends.items() if last > begin.get(number, 0)}
@@ -69,18 +69,18 @@ def limited(begin: Mapping[int, int], ends: Mapping[int, int], rows_max: int) ->
 
 
 def _in_turn(numbers: list[int], before: int, count: int) -> dict[int, int]:
-    """One each, for `count` of them. `before`: the offsets that were read so far, of which each batch adds `count`, so
-    that the next batch goes on behind this one."""
+    """One each, for `count` of them. `before`: how many offsets were read so far. Each batch adds `count` to it, so the
+    next batch continues with the partitions after these."""
     return {numbers[(before + index) % len(numbers)]: 1 for index in range(count)}
 
 
 def _in_proportion(there: Mapping[int, int], rows_max: int) -> dict[int, int]:
-    """Requires: len(there) <= rows_max < the sum. One each; of the rest, shares by what is left, rounded down, and what
-    that leaves to those with the largest remainders."""
+    """One each; the rest in proportion to what is left, rounded down; what that leaves goes to the largest remainders.
+    Requires: len(there) <= rows_max < the sum."""
     left, rest = sum(there.values()) - len(there), rows_max - len(there)
     shares = {number: divmod(rest * (count - 1), left) for number, count in there.items()}
-    odd = rest - sum(share for share, _ in shares.values())
-    more = sorted(shares, key=lambda number: (-shares[number][1], number))[:odd]
+    left_over = rest - sum(share for share, _ in shares.values())
+    more = sorted(shares, key=lambda number: (-shares[number][1], number))[:left_over]
     return {number: 1 + share + (number in more) for number, (share, _) in shares.items()}
 
 

@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._found: Opened | None = None
         self._last: dict[int, range] | None = None  # of a query with the trigger AvailableNow
-        self._seen: dict[int, range] | None = None  # by the last look
+        self._seen: dict[int, range] | None = None  # the logs, as last asked for
 
     @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
@@ -122,13 +122,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, StretchPartition):
-            return  # Spark's own, where there are none of ours
+            return  # Spark's own placeholder, if there are no stretches
         stretch = partition.stretch
         for batch in _records(stretch, partition.spec, self._options.fail_on_data_loss, self._columns):
             yield for_spark(batch, self._columns, stretch.partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: where the query is stands in its checkpoint."""
+        """Nothing to do: Spark keeps the position in the query's checkpoint."""
 
     def stop(self) -> None:
         """Nothing is held."""
@@ -140,21 +140,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._found = opened(self._options.common)
         return self._found
 
-    def _opened(self) -> "Topic":
+    def _topic(self) -> "Topic":
         return self._open().topic
 
     def _logs(self) -> dict[int, range]:
-        """From where to where each partition's log goes now: all of them asked together."""
-        partitions = self._opened().snapshot().partitions
+        """The offsets of each partition's log now, from its start to its end; all partitions are asked together."""
+        partitions = self._topic().snapshot().partitions
         self._seen = {number: range(each.log_start_offset, each.next_offset) for number, each in enumerate(partitions)}
         return self._seen
 
     def _spelled(self, offsets: Mapping[int, int]) -> dict[str, Any]:
-        topic = self._opened()
+        topic = self._topic()
         return spell_offsets(topic.name, topic.topic_id, offsets)
 
     def _read(self, spelled: object) -> dict[int, int]:
-        topic = self._opened()
+        topic = self._topic()
         return read_offsets(spelled, topic.name, topic.topic_id)
 
     def _check_there(self, begin: Mapping[int, int], logs: Mapping[int, range]) -> None:

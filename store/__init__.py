@@ -4,6 +4,9 @@ Promises: create-if-absent is atomic, or the store is refused when the first top
 is UNKNOWN, never a guess. Every failure is one of the errors in `errors.py`, which name the object and hold no secret;
 there each kind has its exit code, its HTTP status, and whether to repeat.
 `port.py` has the requests that protocol code awaits; `driver.py` answers them from a real store.
+
+Several things at once, by what does them: `in_step.py` for protocol coroutines, `side_by_side.py` for the requests of
+one call, `many.py` for blocking work on many partitions, `fetching.py` for requests whose answers are wanted later.
 """
 
 if __name__ != "lithify.store":

@@ -16,8 +16,8 @@ __all__ = ["THREADS_MAX", "Fetch", "Landings", "begun", "soon"]
 
 A = TypeVar("A")
 T = TypeVar("T")
-THREADS_MAX = 24  # of a process; an S3 client keeps 32 connections
-_LOOK_S = 0.25  # who waits is asked so often whether to go on
+THREADS_MAX = 24  # of a process; an S3 client keeps 64 connections
+_LOOK_S = 0.25  # a waiting reader checks this often whether it was cancelled
 _PRUNED_FROM = 1_024
 
 
@@ -107,7 +107,7 @@ def soon(request: Callable[[], T], *, far: bool) -> Callable[[], T]:
 
 
 def begun(begin: Callable[[A], T], items: Iterable[A], count: int) -> Iterator[tuple[A, T]]:
-    """Each item with what `begin` made of it, which it did for the next `count` items already."""
+    """Each item with what `begin` made of it. `begin` runs `count` items ahead."""
     waiting: deque[tuple[A, T]] = deque()
     for item in items:
         waiting.append((item, begin(item)))
@@ -144,7 +144,7 @@ class _Pool:
             self._threads += 1
         try:
             threading.Thread(target=self._work, name="lithify-fetch", daemon=True).start()
-        except RuntimeError:  # the system has no more of them: the others do it, or who wants the answer
+        except RuntimeError:  # the system has no more threads: the others make the request, or whoever wants the answer
             with self.lock:
                 self._threads -= 1
 

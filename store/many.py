@@ -9,7 +9,7 @@ __all__ = ["AT_ONCE", "many"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-AT_ONCE = 32  # as many as a store's client keeps connections
+AT_ONCE = 32  # half of the connections that an S3 client keeps; requests side by side take the others
 
 
 def many(do: Callable[[T], R], things: Iterable[T], at_once: int = AT_ONCE) -> list[R]:

@@ -60,14 +60,14 @@ class _Batch(Generic[T]):
     def __init__(self, calls: Sequence[Callable[[], T]]) -> None:
         self._calls: Sequence[Callable[[], T]] = calls
         self._outcomes: dict[int, T | Exception] = {}
-        self._failure: BaseException | None = None  # none that a call may raise: it is the caller's
+        self._failure: BaseException | None = None  # Ctrl-C and the like, which end the whole batch
         self._next = 0
         self._running = 0
         self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
 
     def work(self) -> None:
-        """Make calls until each has begun."""
+        """Make calls until all have begun."""
         while (index := self._begin()) is not None:
             try:
                 outcome = self._calls[index]()
@@ -84,7 +84,7 @@ class _Batch(Generic[T]):
             self._changed.wait_for(lambda: not self._running)
 
     def begin_no_other(self) -> None:
-        """SUBTLE! And hold no call any more: 1. All threads wait for a stalled store. 2. Others make their calls
+        """SUBTLE! Let go of the calls, too: 1. All threads wait for a stalled store. 2. Others make their calls
         themselves. 3. What they have submitted stays in the pool's queue, with all that was answered. Test:
         tests/store/test_side_by_side.py"""
         with self._lock:

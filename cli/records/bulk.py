@@ -17,11 +17,14 @@ from fsspec.implementations.local import LocalFileSystem
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import check_format, decompressed, is_parquet
 from lithify.log.layout import content_bytes, is_bytes, is_pairs
+from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
 __all__ = [
     "BATCH_BYTES_MAX",
+    "BYTE_ORDER_MARK",
+    "FROM_THE_LOG",
     "Source",
     "cut_tables",
     "file_system",
@@ -40,9 +43,9 @@ _READ_ROWS = 128  # of Parquet at a time: few, since each may be as large as a r
 _READ_BYTES = 1 << 20  # of lines at a time
 _LINE_BYTES_MIN = 1 << 20  # that any record may need for spaces and headers without bytes
 _ESCAPED = 8  # at most so many bytes of a line for one byte of a record: \\u0000 takes six
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOTHING = b"\n"  # instead of a line: no line has an end
-_FROM_THE_LOG = ("partition", "offset")  # columns of exports that the log assigns
+FROM_THE_LOG = ("partition", "offset")  # columns of exports that the log assigns
 
 
 def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -119,7 +122,7 @@ def text_lines(
                 f"line {number} is longer than {longest} bytes, the most that a record of max.message.bytes "
                 f"({record_bytes_max}) can need"
             )
-        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
         if text and not text.isspace():
             yield number, text
 
@@ -170,7 +173,7 @@ def parquet_tables(
     `shape` makes records of the rows of another table."""
     with explained(source):
         names = file.schema_arrow.names
-        columns = names if shape else [name for name in names if name not in _FROM_THE_LOG]
+        columns = names if shape else [name for name in names if name not in FROM_THE_LOG]
         count = file.metadata.num_rows
         batches = file.iter_batches(batch_size=min(rows_max, _READ_ROWS), columns=columns)
     at = skip
@@ -178,7 +181,9 @@ def parquet_tables(
         yield Rows(table, at + 1, at + table.num_rows == count)
         at += table.num_rows
     if at < count or at > max(skip, count):
-        raise InvalidRequest(f"{source} is damaged: its footer says {count} rows, but {at} were found; fetch it again")
+        raise InvalidRequest(
+            f"{source} is damaged: its footer says {counted(count, 'row')}, but it has {at}; fetch it again"
+        )
 
 
 def cut_tables(

@@ -11,7 +11,7 @@ from fsspec.spec import AbstractBufferedFile
 from pyarrow.csv import ConvertOptions, CSVWriter, ParseOptions, ReadOptions, WriteOptions
 from pyarrow.csv import open_csv as open_reader
 
-from lithify.cli.records.bulk import Source
+from lithify.cli.records.bulk import BYTE_ORDER_MARK, FROM_THE_LOG, Source
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import Format
 from lithify.cli.records.lines import parse_headers, shown_headers
@@ -20,7 +20,6 @@ from lithify.store.errors import InvalidRequest
 
 __all__ = ["DELIMITERS", "check_own_columns", "csv_batches", "csv_columns", "open_csv", "written_columns"]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEADER_BYTES_MAX = 1 << 20
 _BLOCK_BYTES_MIN = 4 << 20
 DELIMITERS: dict[str, str] = {"csv": ",", "tsv": "\t"}
@@ -31,7 +30,6 @@ _WRITTEN = pa.schema(
     ]
 )
 _OWN = ("key", "value", "timestamp_ms", "headers")
-_FROM_THE_LOG = ("partition", "offset")
 
 
 def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[list[str], Iterator[pa.RecordBatch]]:
@@ -47,7 +45,7 @@ def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[
 
 def _names(line: bytes, delimiter: str, source: str) -> list[str]:
     try:
-        text = line.removeprefix(_BYTE_ORDER_MARK).decode().rstrip("\r\n")
+        text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
         names = next(iter(csv.reader([text], delimiter=delimiter, strict=True)), [])
     except (UnicodeDecodeError, csv.Error):
         raise InvalidRequest(f"{source}: its first line has no names of columns; CSV needs them") from None
@@ -95,7 +93,7 @@ def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: in
 
 def check_own_columns(names: list[str], source: str) -> None:
     """Raises InvalidRequest if these are not the columns of records, which CSV without roles must have."""
-    other = [name for name in names if name not in (*_OWN, *_FROM_THE_LOG)]
+    other = [name for name in names if name not in (*_OWN, *FROM_THE_LOG)]
     if other or "value" not in names:
         what = f"the column {other[0]!r}" if other else "no column 'value'"
         raise InvalidRequest(
@@ -108,7 +106,7 @@ def csv_columns(batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
     """A record's own columns as they are appended: headers are JSON, as in lines."""
     made: dict[str, Any] = {}
     for name in batch.schema.names:
-        if name in _FROM_THE_LOG:
+        if name in FROM_THE_LOG:
             continue
         column = batch.column(name)
         made[name] = column

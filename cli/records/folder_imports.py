@@ -18,7 +18,7 @@ from pyspark_lithify.writing import Placing, Rows, Written, commit
 from lithify.cli.records.bulk import file_system, open_parquet, open_source, parquet_tables
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import is_parquet
-from lithify.cli.records.identity import mark_of, place_of
+from lithify.cli.records.identity import mark_of, name_end, place_of
 from lithify.cli.records.import_entries import look_at
 from lithify.cli.records.parts import Where, check_travels, in_parts, where_to_work
 from lithify.log.topic import Topic
@@ -33,7 +33,6 @@ __all__ = ["PART_BYTES", "Folder", "FolderImport", "import_folder", "look_into"]
 
 PART_BYTES = 128 << 20  # of files, for one worker's task
 ROWS = 50_000  # at a time
-_NAME_CHARACTERS_MAX = 100
 _VERSION = 1
 
 _Segments = dict[int, list[tuple[UploadTask, SegmentRef]]]
@@ -70,8 +69,7 @@ def look_into(url: str, options: Mapping[str, Any]) -> Folder:
             f"{shown(url)} holds no Parquet files: their names end in .parquet, and begin with neither _ nor ."
         )
     path = place_of(system, path)
-    last = re.sub(r"[^A-Za-z0-9._-]", "_", path.rstrip("/").rpartition("/")[2])[-_NAME_CHARACTERS_MAX:]
-    place = f"folder {last}-{xxhash.xxh32_hexdigest(path.encode())}"
+    place = f"folder {name_end(path)}-{xxhash.xxh32_hexdigest(path.encode())}"
     known = repr([(name, info.get("size"), mark_of(info)) for name, info in kept.items()]).encode()
     sizes = tuple(int(info.get("size") or 0) for info in kept.values())
     return Folder(tuple(url + name for name in kept), sizes, place, f"{place}-{xxhash.xxh3_64_hexdigest(known)}")

@@ -18,7 +18,7 @@ from lithify.cli.records.explained import explained
 from lithify.store.driver import new_id
 from lithify.store.urls import shown
 
-__all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of", "place_of"]
+__all__ = ["LOCAL_BYTES", "LOOKED_AT_BYTES", "Identity", "identify", "mark_of", "name_end", "place_of"]
 
 LOOKED_AT_BYTES = 1 << 16  # of each end
 LOCAL_BYTES = 32 << 20  # of a local file: takes a few hundredths of a second
@@ -47,8 +47,7 @@ def identify(url: str, options: Mapping[str, Any]) -> Identity:
     with explained(shown(url)):
         system, path = file_system(url, options)
         found = system.info(path)
-        last = re.split(r"[?#]", path)[0].rstrip("/").rpartition("/")[2]
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", last)[-_NAME_CHARACTERS_MAX:]
+        name = name_end(re.split(r"[?#]", path)[0])
         if is_pipe(system, path):
             return Identity(f"{name}-{new_id()}", new=True)
         mark, size = mark_of(found), found.get("size")
@@ -58,6 +57,11 @@ def identify(url: str, options: Mapping[str, Any]) -> Identity:
     known = repr((place, size, mark if compared else "", digest)).encode()
     where = xxhash.xxh32_hexdigest(place.encode())  # identifies a repaired source (cli/records/unfinished.py)
     return Identity(f"{name}-{where}-{xxhash.xxh3_64_hexdigest(known)}", compared="" if mark else compared)
+
+
+def name_end(path: str) -> str:
+    """The last part of `path`, in characters that the name of an application may have anywhere."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", path.rstrip("/").rpartition("/")[2])[-_NAME_CHARACTERS_MAX:]
 
 
 def place_of(system: Any, path: str) -> str:

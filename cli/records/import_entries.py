@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
 from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import InvalidRequest, LithifyError
+from lithify.store.many import many
 
 __all__ = ["LOOKS_AT_ONCE", "Entries", "began_over", "look_at"]
 
@@ -25,10 +25,7 @@ def look_at(topic: Topic, numbers: Collection[int]) -> dict[int, Entries | Lithi
         except LithifyError as error:
             return error
 
-    if not numbers:
-        return {}
-    with ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="lithify-import") as pool:
-        return dict(zip(numbers, pool.map(look, numbers), strict=True))
+    return dict(zip(numbers, many(look, numbers, LOOKS_AT_ONCE), strict=True))
 
 
 def began_over(

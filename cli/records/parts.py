@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from lithify.manifest.words import counted
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.port import StoreSpec
@@ -74,7 +75,7 @@ def in_parts(part: Part, count: int, where: Where) -> list[bytes]:
         if reply.fault is not None:
             raise reply.fault.error()
     if [reply.number for reply in replies] != list(range(count)):
-        raise Unavailable(f"Spark brought {len(replies)} replies of {count}: try again")
+        raise Unavailable(f"Spark answered for {len(replies)} of {counted(count, 'part')}: try again")
     return [reply.reply for reply in replies]
 
 

@@ -50,4 +50,4 @@ def test_damage_that_needs_a_person(on_files: Lithify, folder: Path) -> None:
     result = on_files("doctor", "--rounds", "1")
     assert result.exit_code == 9
     assert "topic users" in result.stdout
-    assert "1 partitions are readable" in result.stdout
+    assert "1 partition is readable" in result.stdout

@@ -168,4 +168,4 @@ def test_a_damaged_numbered_file_is_named_beside_what_is_whole_and_the_exit_code
         result = on_files(*words)
         assert result.exit_code == 9, (words, result.output)
         assert newest.name in " ".join(result.output.split()), words
-        assert "describe" in words or "good" in result.output or "1 partitions" in result.output, words
+        assert "describe" in words or "good" in result.output or "1 partition" in result.output, words

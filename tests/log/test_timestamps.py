@@ -26,7 +26,7 @@ def table(*times_ms: int | None) -> pa.Table:
 @pytest.mark.parametrize(
     ("offsets_ms", "told"),
     [
-        ((0, -1_001, 0), rf"1 of 3 records \(rows 1\) .* older than {BEFORE} \(1000\)"),
+        ((0, -1_001, 0), rf"1 of 3 records \(row 1\) .* older than {BEFORE} \(1000\)"),
         ((101, 0, 5_000), rf"2 of 3 records \(rows 0, 2\) .* in the future than {AFTER} \(100\)"),
         ((101,) * 7, r"7 of 7 records \(rows 0, 1, 2, 3, 4, …\)"),
     ],
