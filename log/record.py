@@ -80,7 +80,7 @@ def record_problem(record: object) -> str | None:
         return f"is a {type(record).__name__}, not a lithify.Record or a dict"
     for name, given in (("key", record.key), ("value", record.value)):
         if type(given) not in _BYTES:
-            return f"has a {name} of type {type(given).__name__}: give bytes or None"
+            return f"has a {name} of type {type(given).__name__}: give bytes or None (in a dict also text)"
     time = record.timestamp_ms
     if type(time) not in (int, NoneType) or not 0 <= (time or 0) < 1 << 63:
         return "has a timestamp_ms that is not a whole number of milliseconds since 1970"

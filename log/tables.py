@@ -61,7 +61,7 @@ def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
 
 def _refused(given: pa.ChunkedArray, field: pa.Field) -> InvalidRequest:
     return InvalidRequest(
-        f"column {field.name!r} has type {given.type}, which does not convert to {field.type}: cast it before appending"
+        f"column {field.name!r} has type {given.type}: cast it before appending, to {_TAKEN[field.name]}"
     )
 
 
@@ -106,6 +106,12 @@ def _is_time(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
+_TAKEN: Final = {
+    "key": "text or bytes",
+    "value": "text or bytes",
+    "timestamp_ms": "a timestamp, or whole milliseconds since 1970",
+    "headers": "a list of structs with key and value, or a map",
+}
 _IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _FITS: Final = {
     "key": is_bytes,
