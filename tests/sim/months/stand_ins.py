@@ -14,6 +14,10 @@ from unittest.mock import patch
 
 from greenlet import getcurrent
 
+from lithify.compactor.engine import WeighSegment
+from lithify.segment.ranges import Weight
+from lithify.segment.segments import Segments
+from lithify.store.homes import Homes
 from tests.sim.clients.fibres import Wait, ask
 from tests.sim.clients.threads import Lock
 from tests.sim.months.clock import Clock
@@ -64,6 +68,16 @@ class Pool:
         current.fibre.process.spawn(run)
 
 
+class Weighing:
+    """From what is stored in place of Parquet, one segment after the other."""
+
+    def __init__(self, homes: Homes) -> None:
+        self._homes = homes
+
+    def weigh(self, request: WeighSegment) -> tuple[Weight, ...]:
+        return tuple(weights_of((*Segments(request.keys, self._homes).find(request.segment), request.segment)))
+
+
 @contextmanager
 def in_place(clock: Clock) -> Generator[None]:
     stands_in = {
@@ -74,7 +88,7 @@ def in_place(clock: Clock) -> Generator[None]:
         "lithify.compactor.served.threading": SimpleNamespace(Lock=Lock),
         "lithify.segment.segments.verify_steps": steps_of_a_look,
         "lithify.segment.segments.SegmentReader": lambda store, key, ref, **_: (store, key, ref),
-        "lithify.compactor.answers.row_group_weights": weights_of,
+        "lithify.compactor.answers.Weighing": Weighing,
     }
     with ExitStack() as stack:
         for place, what in stands_in.items():
