@@ -279,7 +279,7 @@ def test_what_cannot_be_written_is_told_before_anything_is_read(
 ) -> None:
     on_files.ok("topic", "create", "users")
     on_files.ok("append", "users", input=changes(5))
-    monkeypatch.setattr("lithify.cli.reads._found", pytest.fail)
+    monkeypatch.setattr("lithify.cli.reads._snapshot_of", pytest.fail)
     (tmp_path / "file").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe")
     for target, code, saying in (
@@ -387,7 +387,7 @@ def test_s3_where_nothing_can_be_written_says_so_at_once(
     lithify_s3: S3Server, lithify: Lithify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lithify.ok("topic", "create", "users")
-    monkeypatch.setattr("lithify.cli.reads._found", pytest.fail)
+    monkeypatch.setattr("lithify.cli.reads._snapshot_of", pytest.fail)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", lithify_s3.endpoint_url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
