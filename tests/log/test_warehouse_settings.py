@@ -13,7 +13,7 @@ from lithify.manifest.config import config_table
 from lithify.manifest.keys import WAREHOUSE_CONFIG, is_topic_name
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound
-from lithify.store.port import Create
+from lithify.store.port import Create, Together
 from tests.clock import HandClock
 
 RECORDS = [Record(b"key-%d" % number, b"v") for number in range(20)]
@@ -148,6 +148,8 @@ def test_two_first_appends_make_one_topic_and_lose_nothing(warehouse: Warehouse,
 
     def answer_after_the_rival(request: Any) -> Any:
         nonlocal creates
+        if isinstance(request, Together):  # one after the other, so that the rival can come between two of them
+            return tuple(answer_after_the_rival(each) for each in request.requests)
         if isinstance(request, Create):
             creates += 1
             if creates == turn + 1:

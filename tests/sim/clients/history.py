@@ -41,7 +41,7 @@ class Found:
 
 def play(seed: int, *, tracing: bool = False) -> Found:
     dice = random.Random(f"clients/{seed}")
-    length = dice.choice((200, 200, 500, 500, 1_500))
+    length = dice.choice((300, 300, 800, 800, 2_000))
     world = ClientWorld(f"clients/{seed}", Climate(), Uniform(dice))
     found = Found(seed, counts=world.counts)
     if tracing:
