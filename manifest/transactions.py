@@ -178,7 +178,7 @@ def _expired(entry: Transaction, place: Place, expiration_ms: int) -> bool:
 def _awaited(entry: Transaction, head: Manifest) -> bool:
     """SUBTLE! The floor refuses no segment of an upload. 1. A driver begins an upload for version 5, and is stopped. 2.
     The same write runs again and appends version 5. 3. The application is idle, and forgotten. 4. The first driver
-    goes on, and would append version 5 once more. Test: tests/protocol/test_p22_uploads.py"""
+    goes on, and would append version 5 once more. Test: tests/manifest/test_uploads.py"""
     return any(upload.appended is None and upload.begun_at <= entry.touched_at for upload in head.uploads)
 
 
