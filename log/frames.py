@@ -69,15 +69,16 @@ def frame_of(frame: Frame, columns: Columns, where: str) -> pa.Table:
     if isinstance(frame, pa.Table):
         return _chosen(frame, columns, where)
     reader = _reader(frame, where)
+    schema = _chosen(reader.schema.empty_table(), columns, where).schema
     batches: list[pa.RecordBatch] = []
     held = 0
     for batch in reader:
-        batches.append(batch)
-        held += _chosen(batch, columns, where).nbytes
+        batches.append(_chosen(batch, columns, where))
+        held += batches[-1].nbytes
         # `nbytes` also counts Arrow's offsets and the times, which TABLE_BYTES_MAX does not.
         if held > 2 * TABLE_BYTES_MAX:
             raise InvalidRequest(f"{where}: this is more than one append can hold: append it in parts")
-    return _chosen(pa.Table.from_batches(batches, reader.schema), columns, where)
+    return pa.Table.from_batches(batches, schema)
 
 
 def _reader(frame: Frame, where: str) -> pa.RecordBatchReader:

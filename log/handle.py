@@ -89,16 +89,21 @@ class Handle:
         seen = self._files.manifest.seen.value
         if seen is None or seen.sealed:
             return None
-        segments = Segments(self._files.keys, self._driver.homes)
-        points = self._gets.points(segments, self._driver.cache, seen)
-        return Snapshot(segments, points, self._floor(seen), lambda _, missing: missing)
+        return self._snapshot(seen, None, explain=lambda _, missing: missing)
 
-    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
+    def _snapshot(
+        self,
+        manifest: Manifest,
+        checkpoint: Checkpoint | None,
+        ttl_ms: int | None = None,
+        explain: Callable[[Manifest, NotFound], LithifyError] | None = None,
+    ) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
-        segments, explain = Segments(self._files.keys, self._driver.homes), self._explain_missing
+        segments = Segments(self._files.keys, self._driver.homes)
         points = self._gets.points(segments, self._driver.cache, manifest)
-        return Snapshot(segments, points, floor, explain, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
+        told = explain or self._explain_missing
+        return Snapshot(segments, points, floor, told, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:
         return self._run(self._files.manifest.commit(edit)).result
