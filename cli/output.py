@@ -71,10 +71,13 @@ class Output:
         """Columns whose name begins with '#' are numbers, aligned to the right. Where a terminal is too narrow, see
         `Columns`; elsewhere nothing is left out or wrapped."""
         cells = [[_cell(value) for value in row] for row in rows]
+        self._show(Columns(columns, less, lead, prose), cells, title)
+
+    def _show(self, columns: Columns, cells: list[list[str]], title: str) -> None:
         if is_terminal(sys.stdout):
-            _terminal_table(Columns(columns, less, lead, prose), cells, title, wide=self._wide)
+            _terminal_table(columns, cells, title, wide=self._wide)
         else:
-            _plain_table(columns, cells, title)
+            _plain_table(columns.names, cells, title)
 
     @contextmanager
     def live(self) -> Generator[Callable[[Callable[["Output"], None]], None]]:
@@ -111,18 +114,8 @@ class _Page(Output):
     def line(self, text: str) -> None:
         self.found += [(f"{each}\n", "") for each in wrapped(plain(text), self._width)]
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[object]],
-        title: str = "",
-        *,
-        less: Sequence[str] = (),
-        lead: str = "",
-        prose: bool = False,
-    ) -> None:
-        cells = [[_cell(value) for value in row] for row in rows]
-        for line in drawn(Columns(columns, less, lead, prose), cells, self._width, wide=self._wide):
+    def _show(self, columns: Columns, cells: list[list[str]], title: str) -> None:
+        for line in drawn(columns, cells, self._width, wide=self._wide):
             self.found.append((f"{line.text}\n", "bold" if line.head else ""))
 
 

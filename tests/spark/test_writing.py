@@ -300,12 +300,16 @@ def test_a_hundred_batches_leave_no_application_behind(url: str, warehouse: lith
     assert len(kept(topic)) == 100
 
 
-def test_an_upload_that_is_gone_is_said_at_once(
-    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For how long a write would have waited, each time."""
+    found: list[int] = []
+    monkeypatch.setattr("lithify.store.driver.pause", found.append)
+    return found
+
+
+def test_an_upload_that_is_gone_is_said_at_once(url: str, warehouse: lithify.Warehouse, pauses: list[int]) -> None:
     """No waiting brings it back. Before, the write waited for a minute, and then told of an upload."""
-    pauses: list[int] = []
-    monkeypatch.setattr("lithify.store.driver.pause", pauses.append)
     topic = warehouse.create_topic("t")
     place = placing(url, topic)
     message = write(place, batches("a"))
@@ -321,10 +325,8 @@ def test_an_upload_that_is_gone_is_said_at_once(
 
 
 def test_refused_access_is_said_at_once(
-    url: str, warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+    url: str, warehouse: lithify.Warehouse, pauses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses: list[int] = []
-    monkeypatch.setattr("lithify.store.driver.pause", pauses.append)
     topic = warehouse.create_topic("t")
     place = placing(url, topic)
     message = write(place, batches("a"))
