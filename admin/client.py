@@ -8,6 +8,7 @@ from lithify.admin import compactions as _compactions
 from lithify.admin import consumers as _consumers
 from lithify.admin import explain as _explain
 from lithify.admin import health as _health
+from lithify.admin import homes as _homes
 from lithify.admin import topics as _topics
 from lithify.admin import transactions as _transactions
 from lithify.admin.checkpoints import PartitionCheckpoint
@@ -16,6 +17,7 @@ from lithify.admin.consumers import PartitionConsumer
 from lithify.admin.explain import Explanation
 from lithify.admin.garbage import GRACE_MS, Garbage
 from lithify.admin.health import Health
+from lithify.admin.homes import PartitionHomes
 from lithify.admin.manifests import ManifestFile, manifest_file
 from lithify.admin.partitions import Answers, WarehouseLike, partition_at
 from lithify.admin.survey import Overview
@@ -32,6 +34,7 @@ from lithify.manifest.jobs import Status
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, PinOwner
 from lithify.store.errors import InvalidRequest
+from lithify.store.port import HERE
 
 if TYPE_CHECKING:
     from lithify.admin.history import KeyHistory
@@ -208,6 +211,20 @@ class Admin:
         Raises InvalidRequest if a source is not live, Unavailable if 64 requests are waiting already.
         """
         return _compactions.submit(self._known, topic, partition, sources, idempotency_key)
+
+    def homes(self, topic: str, partition: int) -> PartitionHomes:
+        """In which homes a partition's segments are, and what moves next (docs/homes.md)."""
+        return _homes.status(self._known, topic, partition)
+
+    def relocate(self, topic: str, partition: int) -> CompactionInfo:
+        """Request that all segments of the partition's runs move to the topic's cold home, whatever their age. Raises
+        InvalidRequest if the topic has none, or nothing is left to move."""
+        return _homes.relocate(self._known, topic, partition, None)
+
+    def recall(self, topic: str, partition: int) -> CompactionInfo:
+        """Request that all segments of the partition come back to the warehouse. As long as the topic's configuration
+        says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere."""
+        return _homes.relocate(self._known, topic, partition, HERE)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API
         """The status of one compaction by its id, topic/partition/job. Raises NotFound."""

@@ -27,6 +27,7 @@ from lithify.manifest.jobs import CompactorState, Ended, Job, JobError
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
+from lithify.manifest.relocations import CommitRelocation, UseHome
 from lithify.segment.task import TaskFailure, TaskResult
 from lithify.store.errors import (
     CommitUnknown,
@@ -105,6 +106,8 @@ class JobWork:
         if len(keep) < len(job.done):
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
+        if pending and job.home:
+            await self.files.manifest.commit(UseHome(self.epoch, job.home))
         rate = self.config.compaction_throttle_bytes_per_second
         for wave in waves(job, pending, rate):
             await heed(self.files, job.id)
@@ -274,7 +277,10 @@ class JobWork:
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
-        """End the attempt as a failure. The policy tries the job again after a pause, or gives it up (P14)."""
+        """End the attempt as a failure. The policy tries the job again after a pause, or gives it up (P14). A
+        relocation ends instead if its home is away: while it waited, no clean could have its segments."""
+        if job.relocates and error.category == Category.UNAVAILABLE:
+            return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error)
         committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
         state = committed.version.value
         return Step(
@@ -304,6 +310,9 @@ class JobWork:
         active = {j.id for j in state.jobs}
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
+        forget = tuple(d.id for d in completed if d.id not in active)
+        if current.relocates:
+            return await self._commit_relocation(current, forget)
         commit = CommitCompaction(
             epoch=self.epoch,
             job=job.id,
@@ -311,7 +320,7 @@ class JobWork:
             run=SortedRun(id=current.destination, segments=outputs),
             coverage_offset=current.plan.rules.coverage_offset,
             clean=current.plan.rules.cleans,
-            forget=tuple(d.id for d in completed if d.id not in active),
+            forget=forget,
             floor=current.plan.rules.floor,
             lost=current.lost(),
             sizes=current.sizes(),
@@ -319,6 +328,14 @@ class JobWork:
         )
         known = topic_read and len(outputs) <= OUTPUTS_A_LOOK
         return await self._commit(current, commit, _sources(merged, current), known=known)
+
+    async def _commit_relocation(self, job: Job, forget: tuple[str, ...]) -> Step:
+        """It drops nothing, so the topic's configuration does not matter to it."""
+        copies = tuple((job.segments[done.index], done.outputs[0]) for done in job.done)
+        committed = await self.files.manifest.offer(CommitRelocation(self.epoch, job.id, copies, forget))
+        if isinstance(committed, Refused):
+            return await self._refused(job, committed.error)
+        return await self.finish(job, "completed", job.reason)
 
     async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef], *, known: bool) -> Step:
         assert job.plan is not None

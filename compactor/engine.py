@@ -12,7 +12,7 @@ import msgspec
 from lithify.manifest.jobs import KeyRange, RangeDone
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.errors import Unavailable
 from lithify.store.homes import Homes
 from lithify.store.port import Request
@@ -68,7 +68,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str: ...
-    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
+    def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Running:
         """Begin all `tasks`, whose sources live in `homes`. `label` names topic, partition and job for people who look
         at the engine's own UI. Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or
         InvalidRequest if it can take no task now."""
@@ -105,7 +105,7 @@ class VerifyOutputs(Request[frozenset[str] | None], msgspec.Struct, frozen=True)
 
 
 class StartTasks(Request[None], msgspec.Struct, frozen=True):
-    tasks: tuple[MergeTask, ...]
+    tasks: tuple[JobTask, ...]
     label: str
 
 

@@ -13,7 +13,7 @@ from lithify.segment.read import FAR_FETCH_BYTES_MAX
 from lithify.segment.sort import SORT_BYTES
 from lithify.segment.source import FETCHES_BYTES
 
-__all__ = ["SPLIT_BYTES_MIN", "estimate", "target_bytes"]
+__all__ = ["SPLIT_BYTES_MIN", "estimate", "estimate_relocation", "target_bytes"]
 
 # Smaller jobs have one range, larger ones up to RANGES_MIN or more. A range of this size takes a worker about a second,
 # and each task costs a tenth of a second on Spark, whatever it does (docs/rfcs/0020).
@@ -63,6 +63,25 @@ def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int |
         own_gets=2 * outputs + _JOB_GETS,
         own_puts=ranges + _JOB_PUTS,
         basis="its inputs, since no compaction has finished yet" if last is None else f"how {last.id} went",
+    )
+
+
+def estimate_relocation(chosen: Sequence[Unit]) -> Estimate:
+    """What it takes to move `chosen`, each of one segment: one copy each, a look at it, and what any job takes."""
+    size, rows, count = sum(u.bytes for u in chosen), sum(u.rows for u in chosen), len(chosen)
+    return Estimate(
+        input_segments=count,
+        input_rows=rows,
+        input_bytes=size,
+        output_rows=rows,
+        output_bytes=size,
+        ranges=count,
+        peak_memory_bytes=_PROCESS_BYTES + 4 * _PART_BYTES,
+        gets=2 * count + size // _PART_BYTES,
+        puts=count + size // _PART_BYTES,
+        own_gets=2 * count + _JOB_GETS,
+        own_puts=count + _JOB_PUTS + 1,
+        basis="its segments, which are copied as they are",
     )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from lithify.compactor.step import StepEnd
 from lithify.manifest.categories import EndedBy
+from lithify.manifest.homes import told
 from lithify.manifest.jobs import (
     Attempt,
     Estimate,
@@ -62,7 +63,7 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     ended_by: EndedBy | None  # None: it was not ended from outside
     sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
     total_sources: int
-    destination: str
+    destination: str  # id of the run it makes; of a relocation, where the segments go
     attempts: tuple[Attempt, ...]  # the last 16; once it ended, the last 4. Numbers count from 1
     progress: Progress
     counts: MergeCounts
@@ -154,7 +155,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         ended_by=EndedBy(job.ended_by) if job.ended_by else None,
         sources=sources,
         total_sources=job.input_sources or len(sources),
-        destination=job.destination,
+        destination=job.destination if job.home is None else told(job.home),
         attempts=job.attempts,
         progress=_progress(job, now_ms),
         counts=job.counts if not job.active else sum((d.counts for d in job.done), start=MergeCounts()),

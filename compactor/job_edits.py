@@ -212,6 +212,7 @@ class Admit(_Owned):
         forgiven = source_set(job.segments) if job.origin == "manual" else ""
         failures = tuple(f for f in head.failures if f.sources != forgiven)
         state = replace(head, jobs=jobs, failures=failures, planning=True, heartbeat_at_ms=now_ms)
+        state = replace(state, format=max(state.format, state.format_needed))
         if not self.worker:
             return Next(state, None)  # until its attempt begins this counts as planning
         return StartAttempt(self.epoch, job.id, job.last_attempt + 1, self.worker).change(state, now_ms)
@@ -350,4 +351,4 @@ class Finish(_Owned):
             jobs = tuple(after_merge(each, job, self.divided) for each in jobs)
         failures = given_up_after(head, job, self.error, now_ms)
         state = replace(head, jobs=jobs, history=history, failures=failures, planning=False, heartbeat_at_ms=now_ms)
-        return Next(state, None)
+        return Next(replace(state, format=state.format_needed), None)

@@ -313,7 +313,7 @@ def pressing(debt: Debt, reading: Reading) -> Propose | Wait:
 
 def _fitting(due: Due, config: TopicConfig) -> Due:
     """`due`; if one merge cannot hold its inputs, the tier of some of them that comes first."""
-    first = tiered_first(due.units, config)
+    first = None if due.kind == "relocate" else tiered_first(due.units, config)
     if first is None:
         return due
     held, reason = first

@@ -38,7 +38,8 @@ class Submit:
             where = f"{state.topic}/{state.partition}"
             return Refused(Unavailable(f"{where} has {REQUESTS_MAX} waiting requests, its limit; cancel one"))
         asked = replace(self.job, created_at_ms=now_ms)
-        return Next(replace(state, jobs=(*state.jobs, asked)), asked)
+        state = replace(state, jobs=(*state.jobs, asked))
+        return Next(replace(state, format=max(state.format, state.format_needed)), asked)
 
     def _earlier(self, state: CompactorState) -> Job | None:
         mine = SegmentId.job_nonce(self.job.id)

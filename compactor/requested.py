@@ -14,6 +14,8 @@ __all__ = ["after_merge", "waits_for"]
 def waits_for(request: Job, reading: Reading) -> str:
     """What comes before `request` is done, for people."""
     manifest, _, config, now_ms = reading
+    if request.relocates:
+        return "a compactor"
     try:
         first = tiered_first(choose_requested(manifest, request.requested, now_ms, config), config)
     except InvalidRequest as error:
@@ -29,7 +31,7 @@ def after_merge(request: Job, done: Job, divided: frozenset[str]) -> Job:
     If other sources were merged too, or nothing requested is left, it stays as it is. A source that no longer exists is
     refused later, at admission; the remainder of a divided run keeps the run's id.
     """
-    merged = frozenset(done.sources)
+    merged = frozenset[str]() if done.relocates else frozenset(done.sources)
     if request.status != "submitted" or not merged or not merged.issubset(request.requested):
         return request
     run = (done.destination,) if done.outputs() else ()

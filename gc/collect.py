@@ -24,14 +24,16 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.homes import where
+from lithify.manifest.homes import HERE, place_of, where
+from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
+from lithify.manifest.relocations import ForgetHomes, named_homes
 from lithify.manifest.uploads import ran_out
-from lithify.store.errors import Corrupt
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, Unavailable
 from lithify.store.port import Now
 
 __all__ = ["Pass", "collect", "collect_deleted", "sweep"]
@@ -280,6 +282,10 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         else:
             kept.append(Garbage(found.key, found.size, reason))
     refused = [] if dry_run else await delete([*deleted, *freed])
+    elsewhere = [await _sweep_home(files, manifest, home, dead, dry_run=dry_run) for home in manifest.homes]
+    deleted += [each for swept in elsewhere for each in swept.deleted]
+    refused += [each for swept in elsewhere for each in swept.refused]
+    kept += [each for swept in elsewhere for each in swept.kept]
     waits_here = bool(manifest.retired or manifest.checkpoints or manifest.unpinned or deleted or freed or kept)
     return Pass(
         deleted=gone(deleted, refused),
@@ -289,6 +295,46 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
         waiting=len(manifest.retired),
         finished=manifest.sealed and not waits_here,
     )
+
+
+async def _sweep_home(files: PartitionFiles, head: Manifest, home: str, dead: int, *, dry_run: bool) -> Pass:
+    """Delete what nothing names in another home of the partition, and forget the home if nothing is or may be there.
+
+    Its order is that of `sweep`: list, read the jobs, read the head. What is uploaded here belongs to a job, whose name
+    protects it, and which is in `.compactor` before it uploads anything (P10).
+
+    SUBTLE! A home is forgotten only if the head is still the one that was read before the listing. 1. We list, and find
+    nothing. 2. A job is admitted, and notes the home in the head that we read next. 3. We find no job in what we read
+    of `.compactor` before. Then the home would be forgotten while the job copies segments to it.
+    Test: tests/protocol/test_p18_sweep_of_homes.py
+    """
+    place = place_of(home)
+    try:  # a storage class lies where everything else lies, and was swept with it
+        listed = [] if place == HERE else await every_object(files.keys.segments, place)
+    except (Unavailable, AccessDenied, InvalidRequest) as error:
+        return Pass(refused=(Garbage(files.keys.segments, 0, f"it cannot be listed: {error}", place),))
+    state = await files.compactor_state()
+    manifest, named = await _head_and_pinned(files)
+    deleted: list[Garbage] = []
+    kept: list[Garbage] = []
+    for found in listed:
+        segment_id = files.keys.segment_id(found.key)
+        if segment_id is None or segment_id in named:
+            continue
+        floor = max(manifest.orphan_floor, dead)
+        goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
+        (deleted if goes else kept).append(Garbage(found.key, found.size, reason, place, "orphan" if goes else ""))
+    refused = [] if dry_run else await delete(deleted)
+    if not (dry_run or listed or home in named_homes(manifest) or _may_upload(state, home)):
+        await files.manifest.commit(ForgetHomes((home,), head.id))
+    return Pass(deleted=gone(deleted, refused), refused=tuple(refused), kept=tuple(kept))
+
+
+def _may_upload(state: CompactorState | None, home: str) -> bool:
+    """Whether a job may still upload to `home`: one that is not completed, even one that has ended, as long as its name
+    protects its outputs (P10)."""
+    jobs = () if state is None else (*state.jobs, *state.history)
+    return any(job.home == home and job.status != "completed" for job in jobs)
 
 
 async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[str]]:

@@ -2,22 +2,37 @@
 
 from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
-from lithify.manifest.keys import is_segment_key
+from lithify.manifest.keys import is_segment_key, topic_folder
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.listing import pages
-from lithify.store.port import DELETE_KEYS_MAX, Delete, ObjectInfo
+from lithify.store.port import DELETE_KEYS_MAX, HERE, Delete, ObjectInfo, OwnHome
 
 __all__ = ["delete", "every_object", "gone", "has_segments"]
 
 
 async def delete(garbage: list[Garbage]) -> list[Garbage]:
-    """Delete these objects. Answers with those that the store refused to delete, each with the reason."""
+    """Delete these objects. Answers with those that were not deleted, each with the reason: the store refused it, or
+    another home does not answer, or is another warehouse's. So a home that is away keeps nothing else from going."""
     refused: dict[Where, str] = {}
     for home in dict.fromkeys(g.home for g in garbage):
         keys = [g.key for g in garbage if g.home == home]
-        for start in range(0, len(keys), DELETE_KEYS_MAX):
-            reasons = await Delete(tuple(keys[start : start + DELETE_KEYS_MAX]), home)
-            refused |= {Where(home, key): reason for key, reason in reasons.items()}
+        try:
+            refused |= await _delete(home, keys)
+        except (Unavailable, AccessDenied, InvalidRequest) as error:
+            if home == HERE:
+                raise
+            refused |= {Where(home, key): str(error) for key in keys}
     return [Garbage(g.key, g.bytes, refused[g.where], g.home) for g in garbage if g.where in refused]
+
+
+async def _delete(home: str, keys: list[str]) -> dict[Where, str]:
+    refused: dict[Where, str] = {}
+    for folder in dict.fromkeys(map(topic_folder, keys)) if home != HERE else ():
+        await OwnHome(home, folder)
+    for start in range(0, len(keys), DELETE_KEYS_MAX):
+        reasons = await Delete(tuple(keys[start : start + DELETE_KEYS_MAX]), home)
+        refused |= {Where(home, key): reason for key, reason in reasons.items()}
+    return refused
 
 
 def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
@@ -34,5 +49,5 @@ async def has_segments(prefix: str) -> bool:
     return False
 
 
-async def every_object(prefix: str) -> list[ObjectInfo]:
-    return [found async for page in pages(prefix) for found in page.objects]
+async def every_object(prefix: str, home: str = HERE) -> list[ObjectInfo]:
+    return [found async for page in pages(prefix, home) for found in page.objects]

@@ -14,7 +14,7 @@ import xxhash
 from lithify.manifest.invariants import shape_problems
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
-from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
+from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["check_belongs", "decode", "encode"]
@@ -56,9 +56,9 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
     if seal is not None and xxhash.xxh3_64_hexdigest(body[:-_SEAL_BYTES]).encode() != seal[1]:
         raise _damaged(key, "it fails its own checksum")
     envelope = _decoded(_envelope, body, key)
-    if envelope.format > FORMAT:
+    if envelope.format > FORMAT_MAX:
         raise InvalidRequest(
-            f"{key} has format {envelope.format}, and this lithify reads up to format {FORMAT}: upgrade lithify"
+            f"{key} has format {envelope.format}, and this lithify reads up to format {FORMAT_MAX}: upgrade lithify"
         )
     value = _decoded(_decoders[kind], body, key)
     if value.id != number:

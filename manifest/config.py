@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from lithify.manifest.config_kafka import INSTEAD, instead
+from lithify.manifest.homes import CLASS, STORAGE_CLASSES, location_problem
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -63,6 +64,16 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     compaction_paused: bool
     compaction_priority: int  # larger first
     compaction_throttle_bytes_per_second: int  # -1: no bound
+    cold_location: str  # URL; "": none
+    cold_storage_class: str  # "": none
+    local_retention_ms: int  # -2: not a criterion
+    local_retention_bytes: int  # -2: not a criterion
+    hot_retain_segments: int
+
+    @property
+    def cold_home(self) -> str:
+        """The home to which old segments go (lithify.manifest.homes); "": they stay."""
+        return self.cold_location or (f"{CLASS}{self.cold_storage_class}" if self.cold_storage_class else "")
 
     @property
     def order(self) -> str:
@@ -124,6 +135,20 @@ def truth(text: str) -> bool:
 def _timestamp_type(text: str) -> str:
     if text not in ("CreateTime", "LogAppendTime"):
         raise ValueError("'CreateTime' or 'LogAppendTime'")
+    return text
+
+
+def _location(text: str) -> str:
+    problem = location_problem(text) if text else None
+    if problem is not None:
+        raise ValueError(problem)
+    return text
+
+
+def _storage_class(text: str) -> str:
+    if text and text not in STORAGE_CLASSES:
+        known = ", ".join(STORAGE_CLASSES)
+        raise ValueError(f"one of {known}, which all answer at once; others must be restored before they can be read")
     return text
 
 
@@ -201,6 +226,23 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
         whole_number(1, none=-1),
         "the most that a compaction reads; -1: no limit",
     ),
+    "cold.location": ("", _location, "URL of a second home, to which old segments move; empty: none"),
+    "cold.storage.class": (
+        "",
+        _storage_class,
+        "or a storage class of the warehouse's own bucket for old segments; empty: none",
+    ),
+    "local.retention.ms": (
+        "-2",
+        whole_number(0, none=-2),
+        "with a cold home: segments whose newest record is older than this move there; -2: age does not matter",
+    ),
+    "local.retention.bytes": (
+        "-2",
+        whole_number(0, none=-2),
+        "with a cold home: the oldest segments beyond so many bytes of a partition move; -2: size does not matter",
+    ),
+    "hot.retain.segments": ("4", whole_number(0, 65_536), "so many of the newest segments never move"),
 }
 
 
@@ -221,7 +263,21 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
         raise InvalidRequest(
             "min.compaction.lag.ms must not exceed max.compaction.lag.ms: lower it, or raise the other"
         )
+    _check_homes(parsed)
     return stored
+
+
+def _check_homes(config: TopicConfig) -> None:
+    if config.cold_location and config.cold_storage_class:
+        raise InvalidRequest("set cold.location or cold.storage.class, not both: a topic has one cold home at a time")
+    for what, local, total in (
+        ("ms", config.local_retention_ms, config.retention_ms),
+        ("bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        if config.deleting and 0 <= total < local:
+            raise InvalidRequest(
+                f"local.retention.{what} must not exceed retention.{what} ({total}): what is older is deleted"
+            )
 
 
 def spell_changes(changes: Mapping[str, Setting | None]) -> dict[str, str | None]:

@@ -40,6 +40,12 @@ _RENAMED = {
     "log.message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     "message.max.bytes": "max.message.bytes",
+    "remote.storage.enable": "cold.location or cold.storage.class (a topic has a cold home if one is set)",
+    "remote.log.storage.system.enable": "cold.location or cold.storage.class of a topic",
+    "remote.log.copy.disable": "local.retention.ms=-2 and local.retention.bytes=-2: then nothing more moves",
+    "remote.log.delete.on.disable": "lithify home recall, which brings back what lies in the cold home",
+    "log.local.retention.ms": "local.retention.ms",
+    "log.local.retention.bytes": "local.retention.bytes",
 }
 
 # Settings, but not of a topic: of the service (docs/cli.md), the warehouse (docs/configuration.md), or a client.
@@ -86,14 +92,6 @@ _NOTHING = {
     "leader.replication.throttled.replicas": _REPLICAS,
     "follower.replication.throttled.replicas": _REPLICAS,
     "log.dir.failure.timeout.ms": _OBJECT_STORE,
-    "remote.storage.enable": _OBJECT_STORE,
-    "remote.log.storage.system.enable": _OBJECT_STORE,
-    "remote.log.delete.on.disable": _OBJECT_STORE,
-    "remote.log.copy.disable": _OBJECT_STORE,
-    "local.retention.ms": _OBJECT_STORE,
-    "local.retention.bytes": _OBJECT_STORE,
-    "log.local.retention.ms": _OBJECT_STORE,
-    "log.local.retention.bytes": _OBJECT_STORE,
     "message.format.version": _ONE_FORMAT,
     "log.message.format.version": _ONE_FORMAT,
     "message.downconversion.enable": _ONE_FORMAT,

@@ -11,9 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from lithify.manifest.cold import lies_elsewhere, to_relocate
 from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
+from lithify.manifest.homes import told
 from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.reading import Reading
@@ -31,7 +33,7 @@ RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs
 # anyway.
 SOON_CLEANED_PARTS = 4
 
-Work = Literal["drop", "tier", "clean"]
+Work = Literal["drop", "tier", "clean", "relocate"]
 
 
 class DebtName(StrEnum):
@@ -45,6 +47,7 @@ class DebtName(StrEnum):
     TOMBSTONES = "tombstones"  # some have expired
     L0 = "l0"  # there are enough L0 segments to merge
     RUNS = "runs"  # there are enough runs to merge
+    COLD = "cold"  # segments are old enough for the cold home
     FAN_IN = "fan-in"  # more inputs than one merge can hold: some are merged first, on the way to another debt
 
     @property
@@ -57,6 +60,8 @@ class DebtName(StrEnum):
                 return "clean"
             case DebtName.RUNS_PRESSURE | DebtName.L0_PRESSURE | DebtName.L0 | DebtName.RUNS | DebtName.FAN_IN:
                 return "tier"
+            case DebtName.COLD:
+                return "relocate"
 
     @property
     def grows(self) -> bool:
@@ -85,7 +90,7 @@ class Due(msgspec.Struct, frozen=True):
     def job_kind(self) -> Kind:
         """Requires: it is not a drop, which is an edit without a job."""
         match self.debt.work:
-            case "tier" | "clean" as kind:
+            case "tier" | "clean" | "relocate" as kind:
                 return kind
             case "drop":
                 raise AssertionError("a drop is no job")
@@ -185,6 +190,7 @@ class _Books:
         self._manifest = manifest
         self._config = config
         self._now_ms = now_ms
+        self._held = held
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, held)
         free = (u for u in self.units if not held or held.isdisjoint(s.id for s in u.segments))
@@ -221,6 +227,7 @@ class _Books:
             (self._clean_tombstones, compacted),
             (self._tier_l0, True),
             (self._tier_runs, True),
+            (self._relocate, bool(self._config.cold_home)),
         )
         for urgency, (way, applies) in enumerate(ways):
             if applies:
@@ -319,6 +326,15 @@ class _Books:
         most = max(map(len, steps), default=0)
         return NotDue(DebtName.RUNS.text, f"{counted(most, 'neighbouring run')} of similar size; {why}")
 
+    def _relocate(self) -> Due | NotDue:
+        """Last of all: it saves money, and nobody waits for it."""
+        home = self._config.cold_home
+        chosen = to_relocate(self._manifest, self._config, self._now_ms, self._held)
+        if isinstance(chosen, str):
+            return NotDue(DebtName.COLD.text, chosen)
+        size = sum(unit.bytes for unit in chosen)
+        return Due(DebtName.COLD, chosen, f"{counted(len(chosen), 'segment')} ({size} bytes) may go to {told(home)}")
+
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""
         return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
@@ -335,11 +351,12 @@ class _Books:
     @property
     def _runs(self) -> Sequence[Unit]:
         """What `tier` may merge. In a compacted topic not the clean run: all of it would be dirty again. In others no
-        run as large as an output: reading in offset order would still open as many objects."""
+        run as large as an output: reading in offset order would still open as many objects. Nor one that has moved to
+        the cold home: it would come back."""
         runs = [u for u in self.old if u.is_run and u.id in self._free]
         if self._config.compacted:
             return [run for run in runs if not self._clean_already(run)]
-        full = [at for at, run in enumerate(runs, 1) if run.bytes >= self._config.output_bytes]
+        full = [at for at, run in enumerate(runs, 1) if run.bytes >= self._config.output_bytes or lies_elsewhere(run)]
         return runs[max(full, default=0) :]
 
     @property

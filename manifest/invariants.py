@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
+from lithify.manifest.homes import HERE
 from lithify.manifest.jobs import (
     FAILURES_MAX,
     HISTORY_MAX,
@@ -19,6 +20,8 @@ from lithify.manifest.keys import is_topic_name
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
     CONSUMERS_MAX,
+    FORMAT_HOMES,
+    HOMES_MAX,
     KEY_BOUND_BYTES,
     PARTITIONS_MAX,
     PASSED_OVER_MAX,
@@ -156,16 +159,28 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         ("time_index", TIME_INDEX_MAX),
         ("unpinned", UNPINNED_MAX),
         ("uploads", UPLOADS_MAX),
+        ("homes", HOMES_MAX),
     ):
         if len(getattr(manifest, name)) > bound:
             yield f"{name} is bounded by {bound}"
     if len(manifest.retired) > RETIRED_MAX and not manifest.sealed:
         yield f"retired is bounded by {RETIRED_MAX}"
+    yield from _homes(manifest)
     yield from _pins(manifest)
     yield from _uploads(manifest)
     yield from _index_problems(manifest)
     yield from _consumers(manifest)
     yield from _transactions(manifest)
+
+
+def _homes(manifest: Manifest) -> Iterator[str]:
+    if len(set(manifest.homes)) != len(manifest.homes) or HERE in manifest.homes:
+        yield "a home is noted once, and the warehouse is none"
+    elsewhere = {s.home for s in (*manifest.segments(), *manifest.retired)} - {HERE}
+    if manifest.homes and not elsewhere <= set(manifest.homes):
+        yield "a segment is in a home that is noted"
+    if (manifest.homes or elsewhere) and manifest.format < FORMAT_HOMES:
+        yield f"what names another home has format {FORMAT_HOMES}"
 
 
 def _pins(manifest: Manifest) -> Iterator[str]:
@@ -346,6 +361,8 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
             yield f"{name}: at most {bound}"
     if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
         yield "active jobs and history are apart"
+    if state.format < state.format_needed:
+        yield f"a state with a relocation has format {state.format_needed}"
     held = [s for job in begun for s in job.segments]
     if len(set(held)) != len(held):
         yield "a segment is in one active job"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.categories import Category
-from lithify.manifest.model import KIND, Numbered, SegmentRef
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, KIND, Numbered, SegmentRef
 
 __all__ = [
     "ATTEMPTS_KEPT",
@@ -55,7 +55,7 @@ ENDED_SOURCES_KEPT = 16  # of a finished job: the first ones, besides their numb
 
 _CATEGORIES = frozenset(Category)
 
-Kind = Literal["tier", "clean"]
+Kind = Literal["tier", "clean", "relocate"]
 Ended = Literal["completed", "failed", "cancelled"]
 Status = Literal["submitted", "in_progress", "completed", "failed", "cancelled"]
 Origin = Literal["scheduler", "manual"]
@@ -216,7 +216,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     requested: tuple[str, ...] = ()  # of a manual request: L0 and run ids, as merges left them; empty: everything
     sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
     segments: tuple[str, ...] = ()  # exactly the segments that it holds (P8)
-    destination: str = ""  # id of the run it will make
+    destination: str = ""  # id of the run it will make; "": a relocation makes none
+    home: str | None = None  # of a relocation: where the segments go, each a range of the plan; "" is the warehouse
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()
     done: tuple[RangeDone, ...] = ()
@@ -247,6 +248,11 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def last_attempt(self) -> int:
         """The number of the latest attempt; 0: none has begun."""
         return last_number(self.attempts)
+
+    @property
+    def relocates(self) -> bool:
+        """Whether it moves segments as they are, instead of merging them (docs/rfcs/0031)."""
+        return self.home is not None
 
     @property
     def active(self) -> bool:
@@ -375,6 +381,12 @@ class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, ta
     jobs: tuple[Job, ...] = ()  # active: submitted or in progress
     history: tuple[Job, ...] = ()  # finished, oldest first
     failures: tuple[FailureCount, ...] = ()
+
+    @property
+    def format_needed(self) -> int:
+        """The format of the file that says this: an earlier lithify does not know relocations."""
+        relocates = any(job.relocates for job in (*self.jobs, *self.history))
+        return FORMAT_HOMES if relocates else FORMAT
 
     def job(self, job_id: str) -> Job | None:
         return next((job for job in self.jobs + self.history if job.id == job_id), None)

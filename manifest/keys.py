@@ -18,6 +18,7 @@ __all__ = [
     "check_topic_name",
     "is_segment_key",
     "is_topic_name",
+    "topic_folder",
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -34,6 +35,12 @@ _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify:
 
 def is_topic_name(name: str) -> bool:
     return name not in (".", "..") and not name.startswith(_RESERVED) and TOPIC_NAME.fullmatch(name) is not None
+
+
+def topic_folder(key: str) -> str:
+    """The folder of the topic's life that `key`, of something in a partition, lies in."""
+    topic, topic_id, _ = key.split("/", 2)
+    return f"{topic}/{topic_id}/"
 
 
 def is_segment_key(key: str) -> bool:
@@ -120,8 +127,13 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         return PartitionKeys(topic, topic_id, int(folder))
 
     @property
+    def topic_root(self) -> str:
+        """The folder of this life of the topic."""
+        return f"{self.topic}/{self.topic_id}/"
+
+    @property
     def root(self) -> str:
-        return f"{self.topic}/{self.topic_id}/{self.partition:05d}/"
+        return f"{self.topic_root}{self.partition:05d}/"
 
     @property
     def manifest(self) -> Chain:

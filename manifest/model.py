@@ -13,8 +13,11 @@ __all__ = [
     "COMPLETED_JOBS_MAX",
     "CONSUMERS_MAX",
     "FORMAT",
+    "FORMAT_HOMES",
+    "FORMAT_MAX",
     "GROUP_MAX",
     "GROWTHS_MAX",
+    "HOMES_MAX",
     "KEY_BOUND_BYTES",
     "KIND",
     "PARTITIONS_MAX",
@@ -55,7 +58,11 @@ __all__ = [
     "WarehouseFile",
 ]
 
-FORMAT = 1  # of every numbered file; a reader refuses a larger one
+FORMAT = 1  # of every numbered file that an earlier lithify may read
+# Of those that name another home than the warehouse: an earlier lithify must not act on them, for its sweep would take
+# segments of another storage class for orphans (docs/rfcs/0031).
+FORMAT_HOMES = 2
+FORMAT_MAX = FORMAT_HOMES  # a reader refuses a larger one
 # The field that says what a numbered file is. Without it a boundary would decode as a manifest with default fields.
 KIND = "kind"
 
@@ -79,6 +86,7 @@ SCAN_TTL_MS_MAX = 3_600_000  # a scan's checkpoint expires at most this long aft
 UPLOADS_MAX = 256  # that stand in a partition (docs/rfcs/0019)
 UPLOAD_TTL_MS_MAX = 7 * 86_400_000
 UPLOADED_SEGMENTS_MAX = 4_096  # that one commit appends
+HOMES_MAX = 8  # besides the warehouse, in which a partition has segments, or may have (docs/rfcs/0031)
 GROUP_MAX = 256  # appends of several callers in one commit (docs/rfcs/0024)
 
 
@@ -318,6 +326,8 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     unpinned: tuple[int, ...] = ()  # manifests no longer pinned by any checkpoint: what only they name can be deleted
     consumers: tuple[ConsumerPosition, ...] = ()
     uploads: tuple[Upload, ...] = ()
+    # Every home besides the warehouse to which a job was ever admitted, until a sweep has found it empty (P18).
+    homes: tuple[str, ...] = ()
 
     def segments(self) -> tuple[SegmentRef, ...]:
         """Every live segment: L0, then the runs'."""

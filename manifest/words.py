@@ -15,6 +15,7 @@ DEBT_TEXTS = {
     "tombstones": "clean expired tombstones",
     "l0": "merge L0 segments",
     "runs": "merge runs",
+    "cold": "move old segments",
     "fan-in": "merge some inputs first",
 }
 """By the name of the debt (lithify.manifest.debt)."""

@@ -1,4 +1,5 @@
-"""Execute one merge task: read its range of the sources, merge, write the outputs (docs/rfcs/0004; P10, R5)."""
+"""Execute one task of a job: read its range of the sources, merge, write the outputs (docs/rfcs/0004; P10, R5); or
+copy a segment (docs/rfcs/0031)."""
 
 import resource
 import sys
@@ -8,11 +9,12 @@ from lithify.manifest.jobs import MergeCounts
 from lithify.segment.ahead import ReadAhead
 from lithify.segment.extent import Order
 from lithify.segment.merge import Tally, merge
+from lithify.segment.move import move
 from lithify.segment.outputs import Outputs
 from lithify.segment.rules import Fate
 from lithify.segment.segments import Segments
 from lithify.segment.source import Source, in_order
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import JobTask, MergeTask, TaskResult
 from lithify.store.homes import Homes
 from lithify.store.metered import Metered
 
@@ -23,23 +25,27 @@ class TaskCancelled(Exception):
     """The task stopped because it was told to. Its open output was discarded; finished outputs are orphans."""
 
 
-def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None = None) -> TaskResult:
-    """Merge the task's range. Returns the segments written to the warehouse's store, after opening each once (an output
+def execute(task: JobTask, homes: Homes, cancelled: Callable[[], bool] | None = None) -> TaskResult:
+    """Merge the task's range, or move its segment. Returns the segments written, after opening each once (an output
     that cannot be read must not replace sources that can).
 
     `cancelled` is called at every block, and while sources are waited for. Deletes nothing in any case: outputs that
     are not recorded belong to the orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for a source in
     none of `homes`, TaskCancelled, and whatever a store raises.
     """
-    cpu_ms_before = _cpu_ms()
-    metered = {home: Metered(store) for home, store in homes}
-    segments = Segments(task.keys, Homes(metered))
-    tally = Tally(task.rules.buckets)
 
     def check() -> None:
         if cancelled is not None and cancelled():
             raise TaskCancelled(f"job {task.job}, range {task.range_index}")
 
+    return _merged(task, homes, check) if isinstance(task, MergeTask) else move(task, homes, check)
+
+
+def _merged(task: MergeTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
+    cpu_ms_before = _cpu_ms()
+    metered = {home: Metered(store) for home, store in homes}
+    segments = Segments(task.keys, Homes(metered))
+    tally = Tally(task.rules.buckets)
     sources = _sources(task, segments, ReadAhead(check))
     with Outputs(task, segments) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):

@@ -11,7 +11,7 @@ from lithify.manifest.jobs import MergeCounts, MergeRules
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 
-__all__ = ["MergeTask", "TaskFailure", "TaskResult"]
+__all__ = ["JobTask", "MergeTask", "MoveTask", "TaskFailure", "TaskResult"]
 
 
 class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
@@ -39,6 +39,30 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True, tag="merge"):
     def large_rows(self) -> bool:
         """Whether a row may be larger than a usual row group."""
         return any(ref.max_row_bytes for ref in self.segments)
+
+
+class MoveTask(msgspec.Struct, frozen=True, kw_only=True, tag="move"):
+    """Copy `segment` to `home` under a new name, `<job>-<attempt>-<range_index>-<nonce>` (docs/rfcs/0031)."""
+
+    keys: PartitionKeys
+    job: str
+    attempt: int
+    range_index: int
+    segment: SegmentRef
+    home: str
+    short: bool = False
+
+    @property
+    def segments(self) -> tuple[SegmentRef, ...]:
+        return (self.segment,)
+
+    @property
+    def large_rows(self) -> bool:
+        return False  # it decodes none
+
+
+JobTask = MergeTask | MoveTask
+"""What a job's range is: a worker merges it, or moves it."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True, tag="merged"):

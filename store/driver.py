@@ -26,6 +26,7 @@ from lithify.store.port import (
     Now,
     Object,
     ObjectInfo,
+    OwnHome,
     Page,
     Pause,
     Put,
@@ -63,7 +64,7 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
     are withheld, because times of two clocks must not be compared."""
     store = homes.here
 
-    def answer(request: Request[Any]) -> Any:
+    def answer(request: Request[Any]) -> Any:  # noqa: C901
         match request:
             case Create(key, body, frees):
                 return store.create(key, body, frees)
@@ -73,13 +74,15 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
                 return store.put(key, body)
             case Head(key):
                 return _unclocked(store.head(key))
-            case List(prefix, token):
-                page = store.list(prefix, token)
+            case List(prefix, token, home):
+                page = homes.store(home).list(prefix, token)
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)
             case Folders(prefix):
                 return tuple(store.folders(prefix))
             case Delete(keys, home):
                 return homes.store(home).delete(keys)
+            case OwnHome(home, folder):
+                return homes.own(home, folder)
             case Together(requests):
                 return tuple(store.side_by_side([partial(answer, each) for each in requests]))
             case Now():

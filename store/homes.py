@@ -31,6 +31,10 @@ class Homes:
             raise InvalidRequest(f"this lithify cannot reach home {home!r}: upgrade lithify")
         return found
 
+    def own(self, home: str, folder: str) -> None:
+        """As the request OwnHome."""
+        self.store(home)
+
     def __iter__(self) -> Iterator[tuple[str, Store]]:
         """Pairs of home and store."""
         return iter(self._stores.items())

@@ -34,6 +34,7 @@ __all__ = [
     "ObjectInfo",
     "Outcome",
     "OutputFile",
+    "OwnHome",
     "Page",
     "Pause",
     "Put",
@@ -46,6 +47,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
 DELETE_KEYS_MAX = 1_000  # in one Delete: S3 takes so many in one request
 
@@ -70,8 +73,6 @@ NOT_PICKLED = (
     "a warehouse, and what was opened of it, cannot be pickled: send its URL, and call lithify.open there; tasks of "
     "Snapshot.plan and of begin_upload can be sent"
 )
-
-HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
 
 class Outcome(enum.Enum):
@@ -129,6 +130,15 @@ class Get(Request[Object | None], msgspec.Struct, frozen=True):
     key: str
 
 
+class OwnHome(Request[None], msgspec.Struct, frozen=True):
+    """Make sure that `folder` (a topic's, with its id) of another place is this warehouse's: the first warehouse that
+    asks for it has it. Raises InvalidRequest if another one has it, Unavailable if the place does not answer. The
+    warehouse's own place is always its own, and costs nothing (docs/rfcs/0031)."""
+
+    home: str
+    folder: str
+
+
 class Put(Request[None], msgspec.Struct, frozen=True):
     """Store `body` under a key that nobody else ever writes; repeating it is harmless."""
 
@@ -145,6 +155,7 @@ class List(Request[Page], msgspec.Struct, frozen=True):
 
     prefix: str
     token: str | None = None
+    home: str = HERE
 
 
 class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):

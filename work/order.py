@@ -7,7 +7,7 @@ import socket
 import msgspec
 
 from lithify.segment.check import CheckTask, Finding
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.homes import Homes
 from lithify.store.port import StoreSpec
 from lithify.work.private_files import PrivateFiles
@@ -27,7 +27,7 @@ __all__ = [
     "unsealed_order",
 ]
 
-Work = MergeTask | CheckTask
+Work = JobTask | CheckTask
 """One task: what a worker can be told to do."""
 
 

@@ -8,7 +8,7 @@ import structlog
 
 from lithify.manifest.categories import Category
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, LithifyError, NotFound
 
 __all__ = ["failure_of", "outcome_of"]
@@ -16,7 +16,7 @@ __all__ = ["failure_of", "outcome_of"]
 log = structlog.wrap_logger(logging.getLogger("lithify.work"))
 
 
-def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
+def outcome_of(task: JobTask, work: Callable[[], TaskResult]) -> TaskResult | TaskFailure:
     """Do `work` for `task`. Raises only TaskCancelled."""
     try:
         return work()
@@ -26,7 +26,7 @@ def outcome_of(task: MergeTask, work: Callable[[], TaskResult]) -> TaskResult | 
         return failure_of(task, error)
 
 
-def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
+def failure_of(task: JobTask, error: Exception) -> TaskFailure:
     """The failure that `error` means for `task`."""
     match error:
         case Corrupt() | NotFound() if error.segment not in {ref.id for ref in task.segments}:
@@ -44,7 +44,7 @@ def failure_of(task: MergeTask, error: Exception) -> TaskFailure:
             return _unexpected(task, error)
 
 
-def _unexpected(task: MergeTask, error: Exception) -> TaskFailure:
+def _unexpected(task: JobTask, error: Exception) -> TaskFailure:
     """Of an error that nobody foresaw only the type is reported: its message and its locals may quote a record."""
     log.debug(
         "task failed",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lithify.segment.check import CheckTask, check_segments, unread
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.memory import keep_freed_memory
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, MergeTask, MoveTask, TaskFailure, TaskResult
 from lithify.store.apart import Fault, attempt
 from lithify.store.homes import Homes
 from lithify.store.opening import open_spec
@@ -40,9 +40,9 @@ def _reply(order: Order | Refused) -> Reply:
     if isinstance(order, Refused):
         return order
     match order.work:
-        case MergeTask() as task:
+        case MergeTask() | MoveTask() as task:
             try:
-                return _located(order, outcome_of(task, lambda: _merge(task, order)))
+                return _located(order, outcome_of(task, lambda: _do(task, order)))
             except TaskCancelled:
                 return Cancelled()
         case CheckTask() as task:
@@ -61,14 +61,14 @@ def _where(order: Order) -> str:
     return f"worker {socket.gethostname()}: " if order.elsewhere else ""
 
 
-def _merge(task: MergeTask, order: Order) -> TaskResult:
+def _do(task: JobTask, order: Order) -> TaskResult:
     if order.stop_file is None:
         return _execute(task, order, None)
     with working(order.stop_file) as stopped:
         return _execute(task, order, stopped)
 
 
-def _execute(task: MergeTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
+def _execute(task: JobTask, order: Order, stopped: Callable[[], bool] | None) -> TaskResult:
     keep_freed_memory(large_rows=task.large_rows)
     return execute(task, _opened(order), stopped)
 

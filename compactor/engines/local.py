@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.segment.execute import execute
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import Homes
 from lithify.work.outcome import outcome_of
@@ -35,10 +35,10 @@ class LocalEngine:
     def name(self) -> str:
         return "local"
 
-    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Underway:
+    def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Underway:
         """Raises InvalidRequest once the engine is closed."""
 
-        def run(task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
+        def run(task: JobTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
             return outcome_of(task, lambda: execute(task, homes, cancelled))
 
         with self._lock:

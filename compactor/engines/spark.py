@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lithify.compactor.engines.executor_wait import EXECUTOR_WAIT_MS
 from lithify.compactor.engines.spark_attempt import SparkAttempt
 from lithify.compactor.engines.underway import Threads
-from lithify.segment.task import MergeTask
+from lithify.segment.task import JobTask
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import Homes
 from lithify.work.spark import JOBS_MAX, SparkWorkers, refuse_memory
@@ -53,7 +53,7 @@ class SparkEngine:
     def name(self) -> str:
         return "spark"
 
-    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> SparkAttempt:
+    def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> SparkAttempt:
         """Start the tasks and return at once: if the session has yet to start (5 to 25 s), it starts in the background,
         so that leases are kept.
 

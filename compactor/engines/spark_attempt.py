@@ -11,8 +11,9 @@ from lithify.compactor.engine import STOP_MAX_MS
 from lithify.compactor.engines.executor_wait import ExecutorWait
 from lithify.compactor.engines.underway import Threads, Underway
 from lithify.manifest.categories import Category
+from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.driver import new_id
 from lithify.store.errors import LithifyError
 from lithify.store.homes import Homes
@@ -50,7 +51,7 @@ class SparkAttempt:
         workers: SparkWorkers,
         opening: Future[Opened],
         homes: Homes,
-        tasks: Sequence[MergeTask],
+        tasks: Sequence[JobTask],
         label: str,
         executor_wait_ms: int,
     ) -> None:
@@ -107,7 +108,7 @@ class SparkAttempt:
             return self._opening.result().jobs
         return None
 
-    def _run(self, task: MergeTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
+    def _run(self, task: JobTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
         try:
             jobs = self._opening.result().jobs
             order = self._workers.order(jobs, task, self._homes, self._stop_file)
@@ -128,11 +129,11 @@ class SparkAttempt:
             log.warning("a key range is tried again", work=self._told(task), reason=outcome.reason)
         raise _cancelled(task)
 
-    def _told(self, task: MergeTask) -> str:
-        return f"{self._label} range {task.range_index}, {len(task.sources)} sources"
+    def _told(self, task: JobTask) -> str:
+        return f"{self._label} range {task.range_index}, {counted(len(task.segments), 'segment')}"
 
 
-def _outcome(task: MergeTask, reply: Reply | Lost) -> TaskResult | TaskFailure:
+def _outcome(task: JobTask, reply: Reply | Lost) -> TaskResult | TaskFailure:
     match reply:
         case TaskResult() | TaskFailure():
             return reply
@@ -157,15 +158,15 @@ def _worth_another_try(reply: Reply | Lost) -> bool:
             return False
 
 
-def _cancelled(task: MergeTask) -> TaskCancelled:
+def _cancelled(task: JobTask) -> TaskCancelled:
     return TaskCancelled(f"job {task.job}, range {task.range_index}")
 
 
-def _tag(task: MergeTask) -> str:
+def _tag(task: JobTask) -> str:
     return f"lithify-{task.job}-{task.attempt}"
 
 
-def _tags(task: MergeTask) -> tuple[str, ...]:
+def _tags(task: JobTask) -> tuple[str, ...]:
     """For people, and for `withdraw`. Spark's tags hold no comma, nor do names of topics."""
     keys = task.keys
     return (_tag(task), f"lithify-topic-{keys.topic}-{keys.partition}", f"lithify-range-{task.range_index}")

@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from lithify.compactor.engine import STOP_MAX_MS
 from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.errors import Unavailable
 
 __all__ = ["RunTask", "Threads", "Underway"]
 
-RunTask = Callable[[MergeTask, Callable[[], bool]], TaskResult | TaskFailure]
+RunTask = Callable[[JobTask, Callable[[], bool]], TaskResult | TaskFailure]
 """Runs one task to its end. The second argument says whether it was cancelled; then it raises TaskCancelled."""
 
 
@@ -41,7 +41,7 @@ class Underway:
     ones also have a place in the queue of the short thread, where they take turns likewise.
     """
 
-    def __init__(self, threads: Threads, tasks: Sequence[MergeTask], run: RunTask) -> None:
+    def __init__(self, threads: Threads, tasks: Sequence[JobTask], run: RunTask) -> None:
         self._run_task = run
         self._landed: queue.SimpleQueue[TaskResult | TaskFailure] = queue.SimpleQueue()
         self._withdrawn = threading.Event()

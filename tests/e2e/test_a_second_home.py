@@ -1,6 +1,6 @@
 """A process that has the store of another home works with segments there as with those of the warehouse.
 
-Nothing of lithify writes there yet, so each test moves a segment as a later lithify would: a copy with a new id (P21).
+Each test moves a segment by hand, as a relocation does: a copy with a new id (P21).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import lithify
 from lithify.admin.verify import Verifier, local_checks
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import Next
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import FORMAT_HOMES, Manifest
 from lithify.manifest.retired import retire
 from lithify.store.driver import Driver
 from lithify.store.homes import HERE, Homes
@@ -38,6 +38,7 @@ class Move:
         (run,) = head.runs
         (old,) = run.segments
         moved = replace(run, segments=(replace(old, id=self._to, home="cold", added_at=number),))
+        head = replace(head, format=FORMAT_HOMES, homes=("cold",))
         return Next(replace(head, runs=(moved,), retired=(*head.retired, *retire([old], number))), None)
 
 

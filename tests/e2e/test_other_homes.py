@@ -27,7 +27,7 @@ from lithify.manifest.commit import Next
 from lithify.manifest.homes import HERE, ONLY_HERE, Where, reachable, where
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import Manifest, Quarantine, Retired, SegmentRef
+from lithify.manifest.model import FORMAT_HOMES, Manifest, Quarantine, Retired, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import execute
 from lithify.segment.task import MergeTask
@@ -53,7 +53,7 @@ class Put:
 
     def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None]:
         assert head is not None
-        return Next(self._change(head), None)
+        return Next(replace(self._change(head), format=FORMAT_HOMES, homes=("cold",)), None)
 
 
 @pytest.fixture

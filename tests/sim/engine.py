@@ -15,7 +15,7 @@ from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
 from lithify.work.outcome import failure_of
@@ -35,7 +35,7 @@ DIED = "engine died"
 class _Batch:
     """The tasks of one attempt."""
 
-    tasks: tuple[MergeTask, ...] = ()
+    tasks: tuple[JobTask, ...] = ()
     results: list[TaskResult | TaskFailure] = field(default_factory=list)
     stopped: bool = False
 
@@ -118,7 +118,7 @@ class Engine:
             raise Corrupt(f"{key} is damaged")
         return ()
 
-    def _start(self, actor: Actor, tasks: tuple[MergeTask, ...]) -> None:
+    def _start(self, actor: Actor, tasks: tuple[JobTask, ...]) -> None:
         self._stop(actor)
         self._leaving.begins_tasks(actor)
         self.world.merging.add(actor.author)
@@ -130,7 +130,7 @@ class Engine:
             self._count += 1
             self.world.start(f"{actor.name}{WORKER}{self._count}", self._worker(task, batch))
 
-    def _worker(self, task: MergeTask, batch: _Batch) -> Any:
+    def _worker(self, task: JobTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
             if task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
@@ -175,7 +175,7 @@ class Engine:
     def _down(self) -> bool:
         return any(first <= self.world.steps < end for first, end in self.world.climate.engine_outages)
 
-    def _fails(self, actor: Actor, tasks: tuple[MergeTask, ...], what: str) -> None:
+    def _fails(self, actor: Actor, tasks: tuple[JobTask, ...], what: str) -> None:
         self.world.note(actor, what)
         self.oracle.engine_gone(actor.author, tasks, died=what == DIED)
         raise Unavailable(f"{what}; it may come back")

@@ -8,7 +8,7 @@ import msgspec
 
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.model import SegmentRef
-from lithify.segment.task import MergeTask
+from lithify.segment.task import JobTask
 from tests.sim.cast import WORKER, Author, process_of
 from tests.sim.frames import unwarranted_of_compactor
 
@@ -302,7 +302,7 @@ class Ledger:
     def _held(self, *rules: str) -> None:
         self._truth.world.held(*rules)
 
-    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+    def starts(self, author: Author, tasks: tuple[JobTask, ...]) -> None:
         """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
         state = self.state
         if state is None or self._compactor_author.get(state.owner) != process_of(author):

@@ -10,7 +10,7 @@ import msgspec
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import TopicFile
-from lithify.segment.task import MergeTask
+from lithify.segment.task import JobTask
 from tests.sim.cast import WORKER, Author, Violation
 from tests.sim.judge.floors import bounds_of
 from tests.sim.judge.judge import Began, Judge
@@ -226,13 +226,13 @@ class Oracle:
             return
         truth.number_deleting(chain, int(key[key.rindex("/") + 1 :].partition(".")[0]))
 
-    def starts(self, author: Author, tasks: tuple[MergeTask, ...]) -> None:
+    def starts(self, author: Author, tasks: tuple[JobTask, ...]) -> None:
         for task in tasks:
             truth = self.truth(task.keys)
             truth.readings.begin(author, self.world.steps)
             truth.ledger.starts(author, (task,))
 
-    def engine_gone(self, author: Author, tasks: tuple[MergeTask, ...], *, died: bool) -> None:
+    def engine_gone(self, author: Author, tasks: tuple[JobTask, ...], *, died: bool) -> None:
         for task in tasks:
             self.truth(task.keys).ledger.engine_gone(author, died=died)
 

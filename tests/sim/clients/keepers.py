@@ -13,7 +13,7 @@ from lithify.manifest.config import parse
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import execute
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.driver import drive
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, NotFound, OffsetOutOfRange, Unavailable
 from lithify.store.homes import Homes
@@ -85,7 +85,7 @@ class _Inline:
 
     name = "inline"
 
-    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> "_Done":
+    def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> "_Done":
         return _Done([outcome_of(task, lambda task=task: execute(task, homes)) for task in tasks])
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from lithify.manifest.homes import where
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.model import SegmentRef
 from lithify.segment.ranges import Weight
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.work.outcome import failure_of
 from tests.sim.clients.fibres import Wait, ask
@@ -37,8 +37,10 @@ class VirtualEngine:
         self._short_is_free = True  # the slot of short jobs
         self._nonces = (f"{number:08x}" for number in itertools.count(process.clock.dice.getrandbits(30)))
 
-    def start(self, homes: Any, tasks: Sequence[MergeTask], label: str) -> "Attempt":
-        attempt = Attempt(self, tasks)
+    def start(self, homes: Any, tasks: Sequence[JobTask], label: str) -> "Attempt":
+        """Requires: no topic here has a cold home."""
+        attempt = Attempt(self, [task for task in tasks if isinstance(task, MergeTask)])
+        assert len(attempt.left) == len(tasks)
         self._waiting.append(attempt)
         self._go_on()
         return attempt

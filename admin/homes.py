@@ -1,0 +1,118 @@
+"""Where the segments of a topic are, and moving them on request (docs/rfcs/0031)."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lithify.admin.partitions import partition_at
+from lithify.compactor.info import CompactionInfo, compaction_info
+from lithify.compactor.request_edits import Submit
+from lithify.manifest.cold import elsewhere, to_relocate
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.homes import HERE, told
+from lithify.manifest.jobs import CompactorState, Job
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.known import KnownPartitions
+from lithify.manifest.model import Manifest
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state, held_by
+from lithify.store.errors import InvalidRequest
+from lithify.store.port import NewId, Now
+
+__all__ = ["HomeUse", "PartitionHomes", "relocate", "status"]
+
+
+class HomeUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a partition has in one home."""
+
+    home: str  # "": the warehouse itself
+    segments: int
+    bytes: int
+    records: int
+    retired_segments: int = 0  # replaced, and not collected yet
+    retired_bytes: int = 0
+
+
+class PartitionHomes(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    cold_home: str  # where old segments go; "": they stay
+    homes: tuple[HomeUse, ...]  # the warehouse first
+    due_segments: int  # that the next relocation would move
+    due_bytes: int
+    why_none: str  # why nothing is due; "" if something is
+    moving: str  # the relocation that is under way, or requested, by its id; "": none
+
+
+def status(known: KnownPartitions, topic: str, partition: int) -> PartitionHomes:
+    found = partition_at(known, topic, partition)
+    config = parse(found.topic.config)
+
+    async def look(files: PartitionFiles) -> PartitionHomes:
+        now_ms = await Now()
+        manifest, state = await files.heads()
+        return _status(manifest, state or first_state(manifest), config, now_ms)
+
+    return known.run(found.keys, look)
+
+
+def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_ms: int) -> PartitionHomes:
+    due = to_relocate(manifest, config, now_ms, held_by(state)) if config.cold_home else "the topic has no cold home"
+    chosen = () if isinstance(due, str) else due
+    moving = next((job.id for job in state.jobs if job.relocates), "")
+    return PartitionHomes(
+        topic=manifest.topic,
+        partition=manifest.partition,
+        cold_home=config.cold_home,
+        homes=tuple(_use(manifest, home) for home in (HERE, *manifest.homes)),
+        due_segments=len(chosen),
+        due_bytes=sum(unit.bytes for unit in chosen),
+        why_none=due if isinstance(due, str) else "",
+        moving=moving,
+    )
+
+
+def _use(manifest: Manifest, home: str) -> HomeUse:
+    live = [segment for segment in manifest.segments() if segment.home == home]
+    retired = [each for each in manifest.retired if each.home == home]
+    return HomeUse(
+        home=home,
+        segments=len(live),
+        bytes=sum(each.bytes for each in live),
+        records=sum(each.rows for each in live),
+        retired_segments=len(retired),
+        retired_bytes=sum(each.bytes for each in retired),
+    )
+
+
+def relocate(known: KnownPartitions, topic: str, partition: int, home: str | None) -> CompactionInfo:
+    """`home` None: the topic's cold home."""
+    found = partition_at(known, topic, partition)
+    config = parse(found.topic.config)
+    to = config.cold_home if home is None else home
+    if home is None and not to:
+        raise InvalidRequest(
+            f"topic {topic} has no cold home: set cold.location or cold.storage.class ('lithify topic alter')"
+        )
+
+    async def request(files: PartitionFiles) -> tuple[Job, int]:
+        manifest, now_ms = await files.live_head(), await Now()
+        _refuse_unknown(manifest, config, to)
+        job_id = SegmentId.for_job(manifest.id, await NewId())
+        job = Job(id=job_id, kind="relocate", status="submitted", origin="manual", home=to, created_at_ms=now_ms)
+        submitted = await files.compactor.commit(Submit(first_state(manifest), job))
+        return submitted.result, now_ms
+
+    job, now_ms = known.run(found.keys, request)
+    return compaction_info(topic, partition, job, now_ms)
+
+
+def _refuse_unknown(manifest: Manifest, config: TopicConfig, home: str) -> None:
+    """A topic has one cold home at a time: segments go there, or come back."""
+    known: Sequence[str] = [each for each in (HERE, config.cold_home) if each == home]
+    where = f"{manifest.topic}/{manifest.partition}"
+    if not known:
+        cold = told(config.cold_home) if config.cold_home else "none"
+        raise InvalidRequest(f"{where}: {home!r} is not this topic's cold home, which is {cold}")
+    if not elsewhere(manifest, home):
+        raise InvalidRequest(f"{where}: nothing to move: all but L0 segments is in {told(home)} already")

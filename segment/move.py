@@ -1,0 +1,67 @@
+"""Copy one segment to another home (docs/rfcs/0031; P10, P21)."""
+
+import resource
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from lithify.manifest.homes import told
+from lithify.manifest.jobs import MergeCounts
+from lithify.manifest.keys import SegmentId
+from lithify.segment.segments import Segments
+from lithify.segment.task import MoveTask, TaskResult
+from lithify.store.copying import copy
+from lithify.store.driver import new_id
+from lithify.store.errors import Corrupt, NotFound
+from lithify.store.homes import Homes
+
+__all__ = ["move"]
+
+_GETS, _PUTS = 2, 1  # the bytes and the copy's size, and the copy
+
+
+def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
+    """The copy under its new name, which is opened once: it must not replace the segment if it cannot be read.
+
+    `check` raises if the task was told to stop. Raises Corrupt or NotFound for the segment, and whatever a store
+    raises. Deletes nothing: a copy that is not recorded belongs to the sweep.
+    """
+    check()
+    segment = task.segment
+    copied = replace(
+        segment, id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()), home=task.home, added_at=0
+    )
+    segments = Segments(task.keys, homes)
+    segments.refuse_unreachable([segment, copied])
+    try:
+        copy(
+            homes,
+            (segment.home, task.keys.segment(segment.id)),
+            (task.home, task.keys.segment(copied.id)),
+            size=segment.bytes,
+            checksum=segment.checksum,
+        )
+    except (Corrupt, NotFound) as error:
+        if error.key == task.keys.segment(segment.id):
+            error.segment = segment.id
+        raise
+    check()
+    try:
+        segments.verify_quick(copied)
+    except Corrupt as error:
+        raise Corrupt(f"the copy in {told(task.home)} cannot be read: {error}", error.key) from error
+    counts = MergeCounts(
+        rows_in=segment.rows,
+        rows_out=segment.rows,
+        bytes_read=segment.bytes,
+        bytes_written=segment.bytes,
+        gets=_GETS,
+        puts=_PUTS,
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return TaskResult(
+        range_index=task.range_index,
+        outputs=(copied,),
+        counts=counts,
+        peak_memory_bytes=peak,
+    )
