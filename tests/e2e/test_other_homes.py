@@ -34,7 +34,7 @@ from lithify.segment.task import MergeTask
 from lithify.store.driver import drive, new_id
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import only_here
-from lithify.store.port import Delete
+from lithify.store.port import Delete, OwnHome
 from tests.clock import HandClock
 from tests.log.compaction import files_of
 
@@ -213,15 +213,15 @@ def test_a_home_that_nobody_knows_is_refused(warehouse: Warehouse) -> None:
 
 def test_garbage_is_deleted_in_its_own_home() -> None:
     """And what a store refuses is told apart by home and key."""
-    asked: list[Delete] = []
+    asked: list[Any] = []
 
     def answer(request: Any) -> Any:
         asked.append(request)
-        return {"k": "locked"} if request.home == "cold" else {}
+        return {"t/i/k": "locked"} if request == Delete(("t/i/k",), "cold") else {}
 
-    garbage = [Garbage("k", 1, "old"), Garbage("k", 1, "old", "cold"), Garbage("l", 1, "old")]
+    garbage = [Garbage("t/i/k", 1, "old"), Garbage("t/i/k", 1, "old", "cold"), Garbage("t/i/l", 1, "old")]
     refused = drive(delete(garbage), answer)
-    assert asked == [Delete(("k", "l")), Delete(("k",), "cold")]
-    assert refused == [Garbage("k", 1, "locked", "cold")]
+    assert asked == [Delete(("t/i/k", "t/i/l")), OwnHome("cold", "t/i/"), Delete(("t/i/k",), "cold")]
+    assert refused == [Garbage("t/i/k", 1, "locked", "cold")]
     assert gone(garbage, refused) == (garbage[0], garbage[2])
-    assert msgspec.json.encode(garbage[0]) == b'{"key":"k","bytes":1,"reason":"old"}'
+    assert msgspec.json.encode(garbage[0]) == b'{"key":"t/i/k","bytes":1,"reason":"old"}'
