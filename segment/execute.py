@@ -32,8 +32,8 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
     none of `homes`, TaskCancelled, and whatever a store raises.
     """
     cpu_ms_before = _cpu_ms()
-    metered = {home: Metered(store) for home, store in homes}
-    segments = Segments(task.keys, Homes(metered))
+    metered = homes.derived(lambda store: Metered(store.once()))
+    segments = Segments(task.keys, metered)
     tally = Tally(task.rules.buckets)
 
     def check() -> None:
@@ -47,7 +47,7 @@ def execute(task: MergeTask, homes: Homes, cancelled: Callable[[], bool] | None 
             outputs.write(batch)
             del batch  # otherwise it is kept while the next is made
         written = outputs.finish()
-    asked = [each.requests() for each in metered.values()]
+    asked = [store.requests() for _, store in metered]
     counts = MergeCounts(
         rows_in=tally.rows_in,
         rows_out=tally.by_fate[Fate.KEPT],
