@@ -42,7 +42,7 @@ from lithify.manifest.cold import no_room as no_room_to_move
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
-from lithify.manifest.homes import place_of, refuse_unreachable, told
+from lithify.manifest.homes import refuse_unreachable, told
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
@@ -51,6 +51,7 @@ from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now, OwnHome
 
@@ -370,7 +371,7 @@ class Coordinator:
         hold its segments, and keep cleans from them, for as long as that lasts."""
         manifest = reading.manifest
         try:
-            await OwnHome(place_of(home), self.files.keys.topic_root)
+            await OwnHome(physical(home), self.files.keys.topic_root)
         except Unavailable as error:
             return Step(StepEnd.FAILED, f"{reason}; but {error}")
         except InvalidRequest as error:

@@ -24,7 +24,7 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.homes import HERE, place_of, where
+from lithify.manifest.homes import HERE, where
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
@@ -34,6 +34,7 @@ from lithify.manifest.pins import Collect, expired, handed_over, missing_text
 from lithify.manifest.relocations import ForgetHomes, named_homes
 from lithify.manifest.uploads import ran_out
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.port import Now
 
 __all__ = ["Pass", "collect", "collect_deleted", "sweep"]
@@ -308,7 +309,7 @@ async def _sweep_home(files: PartitionFiles, head: Manifest, home: str, dead: in
     of `.compactor` before. Then the home would be forgotten while the job copies segments to it.
     Test: tests/protocol/test_p18_sweep_of_homes.py
     """
-    place = place_of(home)
+    place = physical(home)
     try:  # a storage class lies where everything else lies, and was swept with it
         listed = [] if place == HERE else await every_object(files.keys.segments, place)
     except (Unavailable, AccessDenied, InvalidRequest) as error:

@@ -4,6 +4,7 @@ from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
 from lithify.manifest.keys import is_segment_key, topic_folder
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.listing import pages
 from lithify.store.port import DELETE_KEYS_MAX, HERE, Delete, ObjectInfo, OwnHome
 
@@ -27,7 +28,7 @@ async def delete(garbage: list[Garbage]) -> list[Garbage]:
 
 async def _delete(home: str, keys: list[str]) -> dict[Where, str]:
     refused: dict[Where, str] = {}
-    for folder in dict.fromkeys(map(topic_folder, keys)) if home != HERE else ():
+    for folder in dict.fromkeys(map(topic_folder, keys)) if physical(home) != HERE else ():
         await OwnHome(home, folder)
     for start in range(0, len(keys), DELETE_KEYS_MAX):
         reasons = await Delete(tuple(keys[start : start + DELETE_KEYS_MAX]), home)

@@ -18,7 +18,7 @@ from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, 
 from lithify.store.apart import Fault
 from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AlreadyExists, ErrorKind, InvalidRequest, NotFound
-from lithify.store.opening import open_store
+from lithify.store.opening_homes import opened_homes
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
 from lithify.store.urls import shown
@@ -43,13 +43,13 @@ def open(  # noqa: A001 - part of the public API, as lithify.open
     fsspec knows. Makes no request. Raises InvalidRequest.
 
     `clock` (a function that returns milliseconds since 1970) replaces the store's own clock. `storage_options` are
-    spelled as for s3fs.
+    spelled as for s3fs; "homes" among them has the options of other homes, by their URLs.
 
     >>> warehouse = lithify.open("memory://example")
     >>> warehouse.topics()
     []
     """
-    return Warehouse(Driver(open_store(url, storage_options, clock), clock))
+    return Warehouse(Driver(opened_homes(url, storage_options, clock), clock))
 
 
 class Warehouse:
@@ -186,4 +186,4 @@ class Warehouse:
 
     def close(self) -> None:
         """Close connections. There is nothing to flush."""
-        self.store.close()
+        self.driver.homes.close()
