@@ -18,6 +18,7 @@ __all__ = [
     "check_topic_name",
     "is_segment_key",
     "is_topic_name",
+    "owner_key",
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -97,6 +98,11 @@ class EndKeys:
         if folder != EndKeys.FOLDER or not digits.isdecimal() or what not in ("over", "again"):
             return None
         return topic, int(digits), what
+
+
+def owner_key(topic: str, topic_id: str) -> str:
+    """In another home than the warehouse: the file that says whose the topic's segments there are."""
+    return f"{topic}/{topic_id}/home.json"
 
 
 class TopicKeys(msgspec.Struct, frozen=True):
