@@ -1,7 +1,7 @@
 """The stores in which segments live."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -10,6 +10,9 @@ from lithify.store.home_names import Names, physical
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import HERE, Store, StoreSpec
 from lithify.store.urls import shown
+
+if TYPE_CHECKING:
+    from lithify.store.disk_cache import DiskCache
 
 __all__ = ["HERE", "Homes", "Opener", "only_here", "physical"]
 
@@ -32,8 +35,12 @@ class Homes:
     """The stores by the name of their home. The warehouse's own is `HERE`; others are opened when they are first asked
     for, once each. Thread-safe."""
 
-    def __init__(self, stores: Mapping[str, Store], opener: Opener | None = None) -> None:
-        """Requires: the store of `HERE` is among them. Without an `opener` there are no others."""
+    def __init__(
+        self, stores: Mapping[str, Store], opener: Opener | None = None, cache: "DiskCache | None" = None
+    ) -> None:
+        """Requires: the store of `HERE` is among them. Without an `opener` there are no others. `cache`: where the
+        stores keep what they read, if they do."""
+        self.cache = cache
         self._stores = dict(stores)  # replaced as a whole
         self._opener = opener
         self._lock = OwnLock()
