@@ -13,7 +13,17 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import HERE
 
-__all__ = ["HERE", "ONLY_HERE", "Reference", "Where", "reachable", "refuse_unreachable", "unreachable", "where"]
+__all__ = [
+    "HERE",
+    "ONLY_HERE",
+    "Reference",
+    "Where",
+    "in_warehouse",
+    "reachable",
+    "refuse_unreachable",
+    "unreachable",
+    "where",
+]
 
 ONLY_HERE: frozenset[str] = frozenset({HERE})
 """The homes of a warehouse whose segments all live in it."""
@@ -40,6 +50,11 @@ def where(keys: PartitionKeys, ref: Reference) -> Where:
 
 def reachable(ref: Reference, homes: Collection[str]) -> bool:
     return ref.home in homes
+
+
+def in_warehouse(ref: Reference) -> bool:
+    """Whether its bytes are read as fast as the warehouse answers."""
+    return ref.home == HERE
 
 
 def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:

@@ -20,12 +20,13 @@ import structlog
 import xxhash
 
 from lithify.store.disk import Disk
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.driver import new_id
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Store
 from lithify.store.wrapped import Wrapped
 
-__all__ = ["Cached", "DiskCache", "DiskCacheCounts"]
+__all__ = ["Cached", "DiskCache"]
 
 _FOLDER = "lithify-cache-1"  # of this format; nothing else lies in it
 _USED = "used"  # the sum of the entries' sizes, and the lock for it
@@ -37,17 +38,6 @@ _SKIPPED_AFTER_FAILURE = 100  # writes
 _READ_BYTES_MAX = 1 << 31
 
 log = structlog.wrap_logger(logging.getLogger("lithify.store"))
-
-
-class DiskCacheCounts(NamedTuple):
-    """Of one process."""
-
-    hits: int = 0
-    misses: int = 0
-    hit_bytes: int = 0
-    missed_bytes: int = 0  # read from stores
-    damaged: int = 0  # entries whose checksum was wrong
-    failures: int = 0  # of reading or writing the folder
 
 
 class _Range(NamedTuple):

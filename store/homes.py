@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import Names, physical
 from lithify.store.own_lock import OwnLock
@@ -44,6 +45,10 @@ class Homes:
         self._stores = dict(stores)  # replaced as a whole
         self._opener = opener
         self._lock = OwnLock()
+
+    def cache_counts(self) -> DiskCacheCounts:
+        """Of the cache on disk; zeros if there is none."""
+        return DiskCacheCounts() if self.cache is None else self.cache.counts()
 
     @property
     def here(self) -> Store:

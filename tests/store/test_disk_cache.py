@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from lithify.manifest.keys import is_segment_key
 from lithify.store.disk import Disk
-from lithify.store.disk_cache import Cached, DiskCache, DiskCacheCounts
+from lithify.store.disk_cache import Cached, DiskCache
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
