@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.cli.compactions import partitions, tell_submitted
+from lithify.cli.confirming import confirm
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
@@ -97,3 +98,19 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
         )
     infos = [admin.recall(topic, number) for number in partitions(invocation, topic, partition)]
     return tell_submitted(invocation, infos, wait=wait)
+
+
+@command(home)
+@click.argument("topic")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def adopt(invocation: Invocation, topic: str, yes: bool) -> None:
+    """Make this warehouse the owner of TOPIC's segments in its cold home.
+
+    For a warehouse that was moved to another URL. The owner alone deletes there, so never do this in a copy of a
+    warehouse that is still in use: both would delete what the other refers to.
+    """
+    question = f"Is the warehouse that used the cold home of {topic} before gone for good?"
+    confirm(yes, question, f"topic {topic}: the owner of a home deletes there")
+    adopted = invocation.admin().adopt_home(topic)
+    value = {"topic": topic, "home": adopted}
+    invocation.output.answer(value, lambda: invocation.output.line(f"{topic}: this warehouse owns {told(adopted)} now"))

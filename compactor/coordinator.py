@@ -51,7 +51,6 @@ from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
-from lithify.store.home_names import physical
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now, OwnHome
 
@@ -371,7 +370,7 @@ class Coordinator:
         hold its segments, and keep cleans from them, for as long as that lasts."""
         manifest = reading.manifest
         try:
-            await OwnHome(physical(home), self.files.keys.topic_root)
+            await OwnHome(home, self.files.keys.owner)
         except Unavailable as error:
             return Step(StepEnd.FAILED, f"{reason}; but {error}")
         except InvalidRequest as error:

@@ -12,6 +12,7 @@ from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
 from lithify.manifest.config import Setting, validate
+from lithify.manifest.keys import is_segment_key
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
@@ -43,13 +44,14 @@ def open(  # noqa: A001 - part of the public API, as lithify.open
     fsspec knows. Makes no request. Raises InvalidRequest.
 
     `clock` (a function that returns milliseconds since 1970) replaces the store's own clock. `storage_options` are
-    spelled as for s3fs; "homes" among them has the options of other homes, by their URLs.
+    spelled as for s3fs. Among them may be "homes" (the options of other homes, by their URLs) and "cache" (see
+    docs/operations.md).
 
     >>> warehouse = lithify.open("memory://example")
     >>> warehouse.topics()
     []
     """
-    return Warehouse(Driver(opened_homes(url, storage_options, clock), clock))
+    return Warehouse(Driver(opened_homes(url, storage_options, clock, is_segment_key), clock))
 
 
 class Warehouse:

@@ -20,6 +20,7 @@ __all__ = [
     "ONLY_HERE",
     "Reference",
     "Where",
+    "in_warehouse",
     "reachable",
     "refuse_unreachable",
     "told",
@@ -58,6 +59,11 @@ def where(keys: PartitionKeys, ref: Reference) -> Where:
 
 def reachable(ref: Reference, homes: Collection[str]) -> bool:
     return ref.home in homes
+
+
+def in_warehouse(ref: Reference) -> bool:
+    """Whether its bytes are read as fast as the warehouse answers."""
+    return ref.home == HERE
 
 
 def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:

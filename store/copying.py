@@ -18,7 +18,7 @@ from lithify.store.metered import Metered
 from lithify.store.port import Store
 from lithify.store.s3 import S3Store
 from lithify.store.urls import shown
-from lithify.store.wrapped import innermost
+from lithify.store.wrapped import innermost, layers
 
 __all__ = ["copy"]
 
@@ -50,9 +50,10 @@ class _Copy:
         found = self._target.head(self._new_key)
         if found is None or found.size != self._size:
             self._discard()
+            there = "none" if found is None else str(found.size)
             raise Unavailable(
-                f"{self._new_name}: the store has {found.size if found else 'none'} of the {self._size} bytes that "
-                "were copied; nothing is lost, try again"
+                f"{self._new_name}: the store has {there} of the {self._size} bytes that were copied; nothing is lost, "
+                "try again"
             )
 
     def _by_the_store(self) -> bool:
@@ -66,8 +67,9 @@ class _Copy:
                 requests = target.copy_from(source, self._key, self._new_key, self._size)
             except (AccessDenied, InvalidRequest):
                 return False
-            for metered in _metered(self._target):
-                metered.count_copy(requests)
+            for layer in layers(self._target):
+                if isinstance(layer, Metered):
+                    layer.count_copy(requests)
             told, told_of_copy = source.told_checksums(self._key), target.told_checksums(self._new_key)
         if not told.items() & told_of_copy.items():
             self._read_back()
@@ -135,18 +137,10 @@ def _pieces(store: Store, key: str, size: int) -> Iterator[bytes]:
     return (answer() for _, answer in begun(ask, range(0, size, _PIECE_BYTES), _AHEAD))
 
 
-def _metered(store: Store) -> Iterator[Metered]:
-    inner: Store | None = store
-    while inner is not None:
-        if isinstance(inner, Metered):
-            yield inner
-        inner = getattr(inner, "inner", None)
-
-
 @contextmanager
 def _named(*stores: Store) -> Generator[None]:
-    """Errors name the first of these stores that is not the warehouse's. A missing object is just that."""
-    cold = next((store for store in stores if isinstance(store, Cold)), None)
+    """Errors name the first of these stores that is not the warehouse's."""
+    cold = next((layer for store in stores for layer in layers(store) if isinstance(layer, Cold)), None)
     if cold is None:
         yield
         return

@@ -1,15 +1,20 @@
 """The stores in which segments live."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import Names, physical
 from lithify.store.own_lock import OwnLock
+from lithify.store.owners import claim_home
 from lithify.store.port import HERE, Store, StoreSpec
 from lithify.store.urls import shown
+
+if TYPE_CHECKING:
+    from lithify.store.disk_cache import DiskCache
 
 __all__ = ["HERE", "Homes", "Opener", "only_here", "physical"]
 
@@ -32,11 +37,19 @@ class Homes:
     """The stores by the name of their home. The warehouse's own is `HERE`; others are opened when they are first asked
     for, once each. Thread-safe."""
 
-    def __init__(self, stores: Mapping[str, Store], opener: Opener | None = None) -> None:
-        """Requires: the store of `HERE` is among them. Without an `opener` there are no others."""
+    def __init__(
+        self, stores: Mapping[str, Store], opener: Opener | None = None, cache: "DiskCache | None" = None
+    ) -> None:
+        """Requires: the store of `HERE` is among them. Without an `opener` there are no others. `cache`: where the
+        stores keep what they read, if they do."""
+        self.cache = cache
         self._stores = dict(stores)  # replaced as a whole
         self._opener = opener
         self._lock = OwnLock()
+
+    def cache_counts(self) -> DiskCacheCounts:
+        """Of the cache on disk; zeros if there is none."""
+        return DiskCacheCounts() if self.cache is None else self.cache.counts()
 
     @property
     def here(self) -> Store:
@@ -67,10 +80,10 @@ class Homes:
         for store in self._stores.values():
             store.close()
 
-    def own(self, home: str, folder: str) -> None:
+    def own(self, home: str, key: str) -> None:
         """As the request OwnHome."""
         if physical(home) != HERE:
-            self.store(home)
+            claim_home(self.store(home), key, self.here.url)
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:
         """Pairs of home and store, of those that are open."""

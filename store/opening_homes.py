@@ -1,12 +1,13 @@
 """Opens a warehouse together with its homes (docs/rfcs/0031)."""
 
 import os
-from collections.abc import Collection, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
 from lithify.store.cold import Cold
+from lithify.store.disk_cache import Cached, DiskCache
 from lithify.store.driver import Clock
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import check_home_name, storage_class
@@ -15,10 +16,15 @@ from lithify.store.opening import open_spec, open_store
 from lithify.store.port import NOT_PICKLED, Store, StoreSpec
 from lithify.store.urls import shown
 
-__all__ = ["HOMES", "opened_homes", "opened_spec", "opened_specs"]
+__all__ = ["CACHE", "CACHE_BYTES_MIN", "HOMES", "opened_homes", "opened_spec", "opened_specs"]
 
 HOMES = "homes"
 """The storage option that has the options of other homes, by their URLs."""
+
+CACHE = "cache"
+"""The storage option of the cache on disk."""
+
+CACHE_BYTES_MIN = 64 << 20  # an entry may have an eighth, and a fetch 8 MiB
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30}
 _RETRIES = {"mode": "standard", "total_max_attempts": 2}  # with the timeouts: a home that is down is known in a minute
@@ -26,18 +32,37 @@ _SAME = {"s3a": "s3", "local": "file"}
 _CLASS = "StorageClass"
 
 
+class _CacheOptions(NamedTuple):
+    folder: str
+    bytes_max: int
+    all: bool
+
+
 def opened_homes(
-    url: str | os.PathLike[str], options: Mapping[str, Any] | None = None, clock: Clock | None = None
+    url: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
+    clock: Clock | None = None,
+    is_segment: Callable[[str], bool] | None = None,
 ) -> Homes:
     """The warehouse under `url` as `open_store` opens it; other homes are opened when they are first asked for.
 
     `options["homes"]`: for a home's URL the storage options of that home. A home that is not there has those of the
-    warehouse if both are of the same kind (both S3), else none. Makes no request. Raises InvalidRequest.
+    warehouse if both are of the same kind (both S3), else none. `options["cache"]`: a cache on disk (see
+    docs/operations.md) of objects whose key `is_segment`; without that, of none. Makes no request. Raises
+    InvalidRequest.
     """
     given = dict(options or {})
-    of_homes = _by_url(given.pop(HOMES, None))
+    of_homes, cached = _by_url(given.pop(HOMES, None)), _cache_options(given.pop(CACHE, None))
     here = open_store(url, given, clock)
-    return Homes({HERE: here}, _Opener(here.url, given, of_homes, clock))
+    if cached is None or is_segment is None:
+        return Homes({HERE: here}, _Opener(here.url, given, of_homes, clock))
+    cache = DiskCache(cached.folder, cached.bytes_max)
+
+    def keeping(store: Store) -> Store:
+        return Cached(store, cache, is_segment)
+
+    opener = _Opener(here.url, given, of_homes, clock, keeping)
+    return Homes({HERE: keeping(here) if cached.all else here}, opener, cache)
 
 
 def opened_specs(specs: Mapping[str, StoreSpec]) -> Homes:
@@ -54,12 +79,18 @@ class _Opener:
     """Holds options, which may be secret: it is never shown, and never leaves the process."""
 
     def __init__(
-        self, here: str, options: Mapping[str, Any], of_homes: Mapping[str, Mapping[str, Any]], clock: Clock | None
+        self,
+        here: str,
+        options: Mapping[str, Any],
+        of_homes: Mapping[str, Mapping[str, Any]],
+        clock: Clock | None,
+        keeping: Callable[[Store], Store] = lambda store: store,
     ) -> None:
         self._here = here
         self._options = options
         self._of_homes = of_homes
         self._clock = clock
+        self._keeping = keeping
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(NOT_PICKLED)
@@ -75,7 +106,7 @@ class _Opener:
         check_home_name(home)
         own = self._of_homes.get(home.rstrip("/"))
         url, options = _way(home, self._here, self._options) if own is None else (home, own)
-        return Cold(home, open_store(url, _bounded(url, options), self._clock))
+        return self._keeping(Cold(home, open_store(url, _bounded(url, options), self._clock)))
 
 
 class _OpenerOfSpec:
@@ -141,6 +172,23 @@ def _by_url(given: Any) -> dict[str, Mapping[str, Any]]:
         if home == HERE or storage_class(home) is not None:
             raise InvalidRequest(f"storage option homes: {home!r} takes no options of its own: it has the warehouse's")
     return {str(home).rstrip("/"): dict(options) for home, options in given.items()}
+
+
+def _cache_options(given: Any) -> _CacheOptions | None:
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not {"dir", "bytes"} <= given.keys() <= {"dir", "bytes", "homes"}:
+        raise InvalidRequest("storage option cache has a 'dir', 'bytes', and perhaps 'homes' (cold or all)")
+    folder, size, which = given["dir"], given["bytes"], given.get("homes", "cold")
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        raise InvalidRequest("storage option cache.dir is a folder of this machine, as /var/cache/lithify")
+    if isinstance(size, str) and size.isdecimal():
+        size = int(size)  # as the command line gives it
+    if type(size) is not int or size < CACHE_BYTES_MIN:
+        raise InvalidRequest(f"storage option cache.bytes is a number of bytes, at least {CACHE_BYTES_MIN:,}")
+    if which not in ("cold", "all"):
+        raise InvalidRequest("storage option cache.homes is cold (all homes but the warehouse) or all")
+    return _CacheOptions(os.fspath(folder), size, which == "all")
 
 
 def _bounded(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

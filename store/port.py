@@ -131,12 +131,12 @@ class Get(Request[Object | None], msgspec.Struct, frozen=True):
 
 
 class OwnHome(Request[None], msgspec.Struct, frozen=True):
-    """Make sure that `folder` (a topic's, with its id) of another place is this warehouse's: the first warehouse that
-    asks for it has it. Raises InvalidRequest if another one has it, Unavailable if the place does not answer. The
-    warehouse's own place is always its own, and costs nothing (docs/rfcs/0031)."""
+    """Make sure that the segments of a topic in another home are this warehouse's: the object `key` says whose they
+    are, and the first warehouse that asks has them. Raises InvalidRequest if they are another one's, Unavailable if the
+    home does not answer. What is in the warehouse's own place is its own, and that costs nothing (docs/rfcs/0031)."""
 
     home: str
-    folder: str
+    key: str
 
 
 class Put(Request[None], msgspec.Struct, frozen=True):

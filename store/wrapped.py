@@ -1,14 +1,14 @@
 """A store that passes everything on to another: what derives from it changes only what it means to."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, RequestCounts, Store, StoreSpec
 from lithify.store.timings import RequestTimes
 
-__all__ = ["Wrapped", "innermost"]
+__all__ = ["Wrapped", "innermost", "layers"]
 
 T = TypeVar("T")
 
@@ -87,9 +87,6 @@ class Wrapped(Store):
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self.inner.side_by_side(calls)
 
-    def once(self) -> Store:
-        return self.inner.once()
-
     def distrust(self, key: str) -> None:
         self.inner.distrust(key)
 
@@ -112,8 +109,13 @@ class Wrapped(Store):
         self.inner.close()
 
 
+def layers(store: Store) -> Iterator[Store]:
+    """What counts, limits or keeps what passes through it, from outside in; at last the store itself."""
+    found: Store | None = store
+    while found is not None:
+        yield found
+        found = getattr(found, "inner", None)
+
+
 def innermost(store: Store) -> Store:
-    """The store itself, without what counts, limits or keeps what passes through it."""
-    while (inner := getattr(store, "inner", None)) is not None:
-        store = inner
-    return store
+    return list(layers(store))[-1]

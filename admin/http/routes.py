@@ -121,6 +121,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 NOT_SERVED = {
+    "adopt_home": "whoever adopts a home knows that the warehouse which had it is gone",
     "compactions": "readable_compactions has its route; a client puts the pages together",
     "manifest_file": "damaged bytes are looked at where the store is",
     "verify": "it reads every segment; `lithify verify` runs where the store is near",
