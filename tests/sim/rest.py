@@ -18,6 +18,8 @@ __all__ = ["rest"]
 def rest(world: World, site: Site) -> None:
     """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
     world.end_all()
+    world.store.of_others.clear()
+    site.oracle.judge.others.clear()
     restore(site)
     restore_files(site)
     for truth in [*site.oracle.truths.values()]:
@@ -31,6 +33,7 @@ def rest(world: World, site: Site) -> None:
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+        refuse(site.oracle.judge.noted_too_long(truth.keys.root, truth.housed.places()))
         refuse(site.oracle.judge.left_over(world.objects, truth.keys.root, others, world.now_ms))
     if site.topic_changes:
         alone(world, lambda actor: _sweep(site), "sweeper")

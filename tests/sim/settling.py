@@ -20,6 +20,7 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded
 from tests.sim.engine import Engine
 from tests.sim.hands import asks_by_hand, submit
+from tests.sim.places import files_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
@@ -44,7 +45,7 @@ class _Settler:
     def __init__(self, actor: Actor, site: Site, truth: Truth, config: TopicConfig) -> None:
         self.actor, self.site, self.truth = actor, site, truth
         self.config = replace(config, compaction_paused=False)
-        self.coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+        self.coordinator = Coordinator(files_of(truth.keys), "settler")
 
     async def step(self, *, paused: bool = False) -> Step:
         return await self.step_by(replace(self.config, compaction_paused=paused))
@@ -74,7 +75,7 @@ class _Settler:
 
 
 async def settle(actor: Actor, site: Site, truth: Truth) -> None:
-    world, files = site.world, PartitionFiles(truth.keys)
+    world, files = site.world, files_of(truth.keys)
     last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
     world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
     if last.deleted:
@@ -141,13 +142,13 @@ async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
     await settler.until_idle()
     world.when_recorded = None
     restore(settler.site)
-    await PartitionFiles(settler.truth.keys).manifest.commit(LiftQuarantine())
+    await files_of(settler.truth.keys).manifest.commit(LiftQuarantine())
     return await settler.until_idle()
 
 
 async def _meets_damage(settler: _Settler) -> None:
     """A segment is damaged, and a job reads it."""
-    files = PartitionFiles(settler.truth.keys)
+    files = files_of(settler.truth.keys)
     harm_a_segment(settler.site, settler.actor)
     await submit(files, await files.head())
     for _ in range(STEPS_STOPPED):
