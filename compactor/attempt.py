@@ -107,7 +107,9 @@ class JobWork:
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending and job.home:
-            await self.files.manifest.commit(UseHome(self.epoch, job.home))
+            noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
+            if isinstance(noted, Refused):
+                return await self._refused(job, noted.error)
         rate = self.config.compaction_throttle_bytes_per_second
         for wave in waves(job, pending, rate):
             await heed(self.files, job.id)
@@ -278,8 +280,8 @@ class JobWork:
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
         """End the attempt as a failure. The policy tries the job again after a pause, or gives it up (P14). A
-        relocation ends instead if its home is away: while it waited, no clean could have its segments."""
-        if job.relocates and error.category == Category.UNAVAILABLE:
+        relocation ends instead if its home is away, or refuses: while it waited, no clean could have its segments."""
+        if job.relocates and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED):
             return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error)
         committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
         state = committed.version.value

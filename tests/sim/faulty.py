@@ -288,7 +288,9 @@ class FaultyStore:
     def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
         if fault is not None:
             self.fail(actor, fault, "List")
-        page, more = listed(self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys)
+        page, more = listed(
+            self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
+        )
         return Page(tuple(map(self._info, page)), more)
 
     def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def climate_of(seed: int, length: int) -> dict[str, Any]:
     dice = random.Random(f"{seed}/homes away")
     spells: list[Spell] = []
     for home in (COLD, COLDER):
-        for _ in range(dice.choice((0, 0, 1, 2))):
+        for _ in range(dice.choice((0, 1, 2, 3))):
             first = dice.randrange(length)
             spells.append(Spell(first, first + dice.randrange(20, 600), home, dice.random() < 0.3))
     return {"homes": tuple(spells), "far_ms": dice.choice((0, 0, 500, 20_000))}

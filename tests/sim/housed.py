@@ -39,7 +39,11 @@ class Housed:
     def elsewhere(self, ref: SegmentRef) -> str | None:
         key = self._keys.segment(ref.id)
         at = self._store.places.get(key, "")
-        return None if at == place(ref) or key not in self._store.objects else f"names {ref.id} in {ref.home!r}, and its bytes are in {at!r} (P10)"
+        return (
+            None
+            if at == place(ref) or key not in self._store.objects
+            else f"names {ref.id} in {ref.home!r}, and its bytes are in {at!r} (P10)"
+        )
 
     def retired_wrongly(self, previous: Manifest, manifest: Manifest) -> str | None:
         """An entry says where the bytes are that it will take with it (P16)."""

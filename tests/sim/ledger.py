@@ -81,13 +81,10 @@ class Ledger:
         if previous is not None and state.epoch < previous.epoch:
             self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
         self._held("P3", "P5")
-        wrong = self._truth.followed.jobs(previous, state)
+        wrong = self._truth.followed.jobs(previous, state) or self._truth.housed.all_covered(self._truth.head, state)
         if wrong is not None:
             self._truth.fail(f".compactor {number}: {wrong}")
         self.state = state
-        wrong = self._truth.housed.all_covered(self._truth.head, state)
-        if wrong is not None:
-            self._truth.fail(f"with .compactor {number} {wrong}")
         claims = previous is None or (previous.epoch, previous.owner) != (state.epoch, state.owner)
         if state.owner and claims:
             self._compactor_author[state.owner] = process_of(author)

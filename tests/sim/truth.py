@@ -247,9 +247,6 @@ class Truth:
         if fresh[0] in self.ledger.committed:
             self.fail(f"job {job.id} commits twice (P13)")
         self.ledger.committed.add(job.id)
-        if not job.relocates and any(done.counts.rows_in and not done.kept_bytes for done in job.done):
-            self._counted = False
-            self.world.counts["bytes were not counted"] += 1
         self._count(f"{job.kind}")
         if {ref.id for ref in taken} != set(job.segments):
             self.fail(f"job {job.id} takes other segments than it held (P8)")
@@ -259,10 +256,20 @@ class Truth:
         self.ledger.commits(author, job.id, made)
         if job.relocates:
             self._relocation(job, {ref.id: ref for ref in made}, {ref.id: ref for ref in taken})
-            return
+        else:
+            self._merge(job, previous, manifest, made, taken)
+
+    def _merge(
+        self, job: Job, previous: Manifest, manifest: Manifest, made: list[SegmentRef], taken: list[SegmentRef]
+    ) -> None:
+        assert job.plan is not None
+        if any(done.counts.rows_in and not done.kept_bytes for done in job.done):
+            self._counted = False
+            self.world.counts["bytes were not counted"] += 1
         if any(ref.home for ref in made):
             self.fail(f"job {job.id} merges into another home than the warehouse (RFC 0031)")
-        others = [ref for ref in manifest.segments() if ref.id not in recorded]
+        ours = {ref.id for ref in made}
+        others = [ref for ref in manifest.segments() if ref.id not in ours]
         now_ms = self.world.now_ms + self.error_ms
         wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, now_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))

@@ -5,12 +5,21 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from tests.sim.judge.layout import Json, segments_of, units_of
 from tests.sim.judge.settings import Settings
 
-__all__ = ["HOMES_MAX", "MOVES_MAX", "admitted_wrongly", "elsewhere", "forgotten_too_late", "home_of", "moved_wrongly", "owes_cold"]
+__all__ = [
+    "HOMES_MAX",
+    "MOVES_MAX",
+    "admitted_wrongly",
+    "elsewhere",
+    "forgotten_too_late",
+    "home_of",
+    "moved_wrongly",
+    "owes_cold",
+]
 
 HOMES_MAX = 8
 MOVES_MAX = 64
 COPY = frozenset(("id", "store", "added_at"))  # in which a copy differs from what it was copied from
-COMMIT = frozenset(("id", "nonce", "committed_at_ms", "runs", "retired", "completed_jobs"))
+COMMIT = frozenset(("id", "nonce", "committed_at_ms", "file_xxh3", "runs", "retired", "completed_jobs"))
 
 
 def home_of(ref: Json) -> str:

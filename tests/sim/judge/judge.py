@@ -95,7 +95,9 @@ class Judge:
 
     def owed(self, root: str, topic_id: str, now_ms: int) -> str | None:
         """What the partition still owes at `now_ms`, though everything has come to rest."""
-        found = next(owed(self.partition(root).head, self._of(topic_id)[-1], now_ms - self._error_ms, self.homes_max), None)
+        found = next(
+            owed(self.partition(root).head, self._of(topic_id)[-1], now_ms - self._error_ms, self.homes_max), None
+        )
         return found and f"{root}: at rest {found}"
 
     def may_owe(self, root: str, topic_id: str, now_ms: int) -> bool:
