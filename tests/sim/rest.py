@@ -3,6 +3,7 @@
 from lithify.store.port import Pause
 from tests.sim import services
 from tests.sim.alone import alone
+from tests.sim.away import goes_on_while_homes_are_away
 from tests.sim.cast import Violation
 from tests.sim.damage import restore
 from tests.sim.files import restore_files
@@ -27,6 +28,8 @@ def rest(world: World, site: Site) -> None:
             continue
         if not site.oracle.announced(truth.keys):
             continue
+        if truth.head.homes:
+            goes_on_while_homes_are_away(world, site, truth)
         together(world, site, truth)
         alone(world, lambda actor, truth=truth: free_a_full_store(actor, site, truth), "freeing", full=True)
         alone(world, lambda actor, truth=truth: settle(actor, site, truth), "settler")

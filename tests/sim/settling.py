@@ -24,7 +24,7 @@ from tests.sim.places import files_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
-__all__ = ["refuse", "settle"]
+__all__ = ["Settler", "refuse", "settle"]
 
 STEPS_UNTIL_IDLE_MAX = 200
 STEPS_STOPPED = 3
@@ -41,7 +41,7 @@ def refuse(wrong: str | None) -> None:
         raise Violation(wrong)
 
 
-class _Settler:
+class Settler:
     def __init__(self, actor: Actor, site: Site, truth: Truth, config: TopicConfig) -> None:
         self.actor, self.site, self.truth = actor, site, truth
         self.config = replace(config, compaction_paused=False)
@@ -81,7 +81,7 @@ async def settle(actor: Actor, site: Site, truth: Truth) -> None:
     if last.deleted:
         await files.manifest.commit(Seal())
     else:
-        await _compact(_Settler(actor, site, truth, parse(last.config)), files, last)
+        await _compact(Settler(actor, site, truth, parse(last.config)), files, last)
     for _ in range(4):
         await Pause(2 * site.grace_ms + 2_000)
         for passes in (collect, sweep):
@@ -90,7 +90,7 @@ async def settle(actor: Actor, site: Site, truth: Truth) -> None:
             refuse(site.oracle.judge.left_by_a_pass(world.objects, truth.keys.root, before))
 
 
-async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) -> None:
+async def _compact(settler: Settler, files: PartitionFiles, last: TopicFile) -> None:
     world, truth, dice = settler.site.world, settler.truth, random.Random(f"{settler.site.world.seed}/judge at rest")
     if dice.random() < QUARANTINED_SHARE:
         await _meets_damage(settler)
@@ -128,13 +128,13 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
             await merges_around(settler.actor, settler.site, files, settler.step_by)
 
 
-def _may_merge_around(settler: _Settler) -> bool:
+def _may_merge_around(settler: Settler) -> bool:
     config, keys = settler.config, settler.site.keys
     only = config.compacted and not config.deleting
     return only and None not in keys[:2] and settler.truth.keys.partition == 0
 
 
-async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
+async def _until_idle_while_outputs_rot(settler: Settler) -> Step:
     """What is recorded is damaged, a few times. Damage that the look before the commit does not see, which reads no
     whole object, is met by a later job; then it is mended as any other."""
     world = settler.site.world
@@ -146,7 +146,7 @@ async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
     return await settler.until_idle()
 
 
-async def _meets_damage(settler: _Settler) -> None:
+async def _meets_damage(settler: Settler) -> None:
     """A segment is damaged, and a job reads it."""
     files = files_of(settler.truth.keys)
     harm_a_segment(settler.site, settler.actor)
@@ -156,7 +156,7 @@ async def _meets_damage(settler: _Settler) -> None:
             await settler.step()
 
 
-def _owes_nothing(settler: _Settler) -> None:
+def _owes_nothing(settler: Settler) -> None:
     site, keys = settler.site, settler.truth.keys
     refuse(site.oracle.judge.owed(keys.root, keys.topic_id, site.world.now_ms))
     site.world.held("R3", "R4")
