@@ -338,14 +338,23 @@ class Coordinator:
         return await self._start(reading, Proposal(chosen, kind_of(reading, chosen), reason, request))
 
     async def _admit_relocation(self, reading: Reading, request: Job, home: str) -> Step:
-        """As many jobs as it takes: the request itself is the last of them."""
-        manifest, _, config, _ = reading
+        """As many jobs as it takes: the request itself is the last of them.
+
+        SUBTLE! A request comes before all that is due, so it must not wait for a home. 1. The home is away, and one is
+        asked for all the same. 2. Each step is about the request, and fails. 3. L0 is never merged, and fills up: then
+        appends wait for the home. Therefore the request ends, and its reason says what to do. Test:
+        tests/e2e/test_relocation_ends.py
+        """
+        manifest, state, config, _ = reading
         end = self._work(config).finish
         found = elsewhere(manifest, home)
         if not found:
             return await end(
                 request, "completed", f"nothing to move: all of it is in {told(home)}, but for L0 segments"
             )
+        vain = _moved_in_vain(state, request)
+        if vain is not None:
+            return await end(request, "failed", f"a part of it failed: {vain.reason}", vain.error)
         full = no_room_to_move(manifest)
         if full is not None:
             return await end(request, "failed", full, JobError(Category.NO_ROOM, full))
@@ -360,24 +369,32 @@ class Coordinator:
             given_up = given_up_first(chosen, text, reading)
             if given_up is not None:
                 return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
-            return await self._relocate(reading, chosen, home, text)
+            return await self._relocate(reading, chosen, home, text, request, is_last=False)
         return await self._relocate(reading, chosen, home, text, request)
 
     async def _relocate(
-        self, reading: Reading, chosen: Sequence[Unit], home: str, reason: str, request: Job | None = None
+        self,
+        reading: Reading,
+        chosen: Sequence[Unit],
+        home: str,
+        reason: str,
+        request: Job | None = None,
+        *,
+        is_last: bool = True,
     ) -> Step:
-        """Admit the move of `chosen` to `home`, and do it. If that home does not answer, there is no job yet: it would
-        hold its segments, and keep cleans from them, for as long as that lasts."""
+        """Admit the move of `chosen` to `home`, and do it; `is_last`: that is all that was requested. If that home does
+        not answer, there is no job: it would hold its segments, and keep cleans from them, for as long as that lasts.
+        """
         manifest = reading.manifest
         try:
             await OwnHome(place_of(home), self.files.keys.topic_root)
-        except Unavailable as error:
-            return Step(StepEnd.FAILED, f"{reason}; but {error}")
-        except InvalidRequest as error:
+        except (Unavailable, InvalidRequest) as error:
             if request is None:
                 return Step(StepEnd.FAILED, f"{reason}; but {error}")
-            failed = JobError(Category.INVALID, str(error))
-            return await self._work(reading.config).finish(request, "failed", str(error), failed)
+            category = Category.INVALID if isinstance(error, InvalidRequest) else Category.of(error, "compactor")
+            failed = JobError(category, str(error))
+            return await self._work(reading.config).finish(request, "failed", f"{error}; ask again later", failed)
+        request = request if is_last else None
         job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
         job = freeze_relocation(chosen, home, reason, job_id, request, reading.now_ms)
         return await self._begin(reading, replace(job, estimate=estimate_relocation(chosen)))
@@ -416,6 +433,12 @@ class Coordinator:
     async def _resume(self, reading: Reading, job: Job) -> Step:
         self.at_work = job.id
         return await self._work(reading.config).run(reading.manifest, job)
+
+
+def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
+    """A relocation to the same home that failed since `request` was made."""
+    later = (job for job in state.history if job.created_at_ms >= request.created_at_ms)
+    return next((job for job in later if job.home == request.home and job.status == "failed"), None)
 
 
 def _room(needed: Needs) -> Reserve:

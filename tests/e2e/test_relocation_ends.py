@@ -10,7 +10,7 @@ from lithify.compactor.info import CompactionInfo
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import Setting
 from lithify.store.driver import Driver
-from lithify.store.errors import AccessDenied, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
@@ -74,3 +74,34 @@ def test_when_the_partition_has_too_many_homes(warehouse: Warehouse) -> None:
     assert (job.status, job.error.category) == ("failed", "invalid")
     assert "recall some of them" in job.reason
     assert relocation(warehouse).status == "completed"
+
+
+class Refused(Homes):
+    """Another warehouse has the home, or it is away."""
+
+    error: LithifyError | None = None
+
+    def own(self, home: str, folder: str) -> None:
+        if self.error is not None and home != HERE:
+            raise self.error
+        super().own(home, folder)
+
+
+@pytest.mark.parametrize(
+    ("error", "category"), [(Unavailable("no answer"), "unavailable"), (InvalidRequest("another's"), "invalid")]
+)
+def test_a_request_does_not_wait_for_a_home(cold: Cold, error: LithifyError, category: str) -> None:
+    """Otherwise nothing else would be compacted meanwhile."""
+    homes = Refused({HERE: MemoryStore(), COLD: cold})
+    warehouse = Warehouse(Driver(homes, HandClock()))
+    topic = warehouse.create_topic("t", config={**CONFIG, "local.retention.bytes": -2}, probe=False)
+    for _ in range(4):
+        topic.partition(0).append([lithify.Record(b"k", b"v")])
+        if len(topic.partition(0).manifest().l0) == 2:
+            assert relocation(warehouse).kind == "tier"
+    asked = lithify.Admin(warehouse).relocate("t", 0)
+    homes.error = error
+    assert relocation(warehouse).id == asked.id
+    ended = lithify.Admin(warehouse).compaction("t", 0, asked.id)
+    assert ended.error is not None
+    assert (ended.status, ended.error.category) == ("failed", category)

@@ -133,21 +133,20 @@ class Engine:
 
     def _worker(self, task: JobTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
-            merges = isinstance(task, MergeTask)
-            if merges and task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
+            if isinstance(task, MergeTask) and task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:
                 return
             try:
-                result: TaskResult | TaskFailure = await (merge(task) if merges else move(task))
+                result: TaskResult | TaskFailure = await (merge(task) if isinstance(task, MergeTask) else move(task))
             except NotFound as error:
                 result = TaskFailure(task.range_index, Category.MISSING, "a source is missing", str(error))
             except Corrupt as error:
                 result = TaskFailure(task.range_index, Category.CORRUPT, "a source is damaged", str(error))
             except Unavailable as error:
                 result = failure_of(task, error)
-            if merges and isinstance(result, TaskResult) and actor.say.random() < self.older_share:
+            if isinstance(task, MergeTask) and isinstance(result, TaskResult) and actor.say.random() < self.older_share:
                 result = msgspec.structs.replace(result, kept_bytes=(), lost_bytes=())
             batch.results.append(result)
 

@@ -1,6 +1,8 @@
 """The judge of homes, by cases of its own: what belongs to a cold home, what a relocation may change, and what is
 forgotten (docs/rfcs/0031)."""
 
+from typing import Any
+
 import pytest
 
 from tests.sim.judge.homes import admitted_wrongly, forgotten_too_late, moved_wrongly, owes_cold
@@ -16,7 +18,7 @@ def segment(name: str, offset: int, at_ms: int, home: str = "") -> Json:
     return found | {"added_at": 1} | ({"store": home} if home else {})
 
 
-def log(**more: Json | list[Json]) -> Json:
+def log(**more: Any) -> Json:
     """A run of two segments, the newer of which has the older records; and an L0 segment."""
     run = {"id": "r", "segments": [segment("a", 1, 30), segment("b", 2, 20)]}
     return {"id": 7, "runs": [run], "l0": [segment("c", 3, 40)], **more}

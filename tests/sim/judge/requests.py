@@ -46,6 +46,12 @@ def _move_is_refused(job: Json, status: str, category: str, known: InForce) -> b
         return any(not elsewhere(manifest, home) for manifest in known.manifests)
     if category == "attempts":
         return any(len(elsewhere(manifest, home)) > known.moves_max for manifest in known.manifests)
+    if any(
+        each.get("home") == home and each["status"] == "failed" for s in known.states for each in s.get("history", ())
+    ):
+        return True  # a part of it failed
+    if category in ("unavailable", "store_denied"):
+        return "://" in home  # it is away: the warehouse itself would take no file that says so
     if category != "invalid":
         return False
     held = {name for state in known.states for each in state.get("jobs", ()) for name in each.get("segments", ())}
