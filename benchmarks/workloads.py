@@ -9,7 +9,8 @@ import numpy as np
 
 from benchmarks.simulation import Figures, Simulation
 from lithify.manifest.config import Setting, parse, validate
-from lithify.manifest.debt import SIMILAR_SIZE_RATIO, SOON_CLEANED_PARTS
+from lithify.manifest.debt import SOON_CLEANED_PARTS
+from lithify.manifest.steps import SIMILAR_SIZE_RATIO
 
 __all__ = ["WORKLOADS", "Outcome", "Workload", "run"]
 

@@ -107,7 +107,9 @@ class JobWork:
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending and job.relocates:
-            await self.files.manifest.commit(UseHome(self.epoch, job.home))
+            noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
+            if isinstance(noted, Refused):
+                return await self._refused(job, noted.error)
         rate = self.config.compaction_throttle_bytes_per_second
         for wave in waves(job, pending, rate):
             await heed(self.files, job.id)
@@ -277,9 +279,9 @@ class JobWork:
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
-        """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). A relocation ends
-        instead if its home is away: while it waited, no clean could have its segments."""
-        if job.relocates and error.category == Category.UNAVAILABLE:
+        """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). A relocation ends if
+        its home is away, or refuses: while it waited, no clean could have its segments."""
+        if job.relocates and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED):
             return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error)
         state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))).version.value
         told = f"job {job.id}: {error.reason}; it will be tried again"
@@ -330,9 +332,8 @@ class JobWork:
     async def _commit_relocation(self, job: Job, forget: tuple[str, ...]) -> Step:
         copies = tuple((job.segments[done.index], done.outputs[0]) for done in job.done)
         committed = await self.files.manifest.offer(CommitRelocation(self.epoch, job.id, copies, forget))
-        if isinstance(committed, Refused):
-            return await self._refused(job, committed.error)
-        return await self.finish(job, "completed", job.reason)
+        done = not isinstance(committed, Refused)
+        return await (self.finish(job, "completed", job.reason) if done else self._refused(job, committed.error))
 
     async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef], *, known: bool) -> Step:
         assert job.plan is not None

@@ -25,7 +25,7 @@ from lithify.compactor.policy import (
     tiered_first,
 )
 from lithify.compactor.relief import relief
-from lithify.compactor.relocating import Ends, Moves, freeze_relocation, requested_moves
+from lithify.compactor.relocating import Ends, Moves, freeze_relocation, refused_moves, requested_moves
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
@@ -338,14 +338,12 @@ class Coordinator:
         if isinstance(moves, Moves):
             try:
                 await OwnHome(moves.home, self.files.keys.owner)
-            except Unavailable as error:
-                return Step(StepEnd.FAILED, f"{moves.reason}; but {error}")
-            except InvalidRequest as error:
-                moves = Ends("failed", str(error), JobError(Category.INVALID, str(error)))
+            except (Unavailable, InvalidRequest) as error:
+                moves = refused_moves(error)
         if isinstance(moves, Ends):
-            if request is None:
-                return Step(StepEnd.FAILED, moves.reason)
-            return await self._work(reading.config).finish(request, moves.status, moves.reason, moves.error)
+            ends = self._work(reading.config).finish
+            told = moves.status, moves.reason, moves.error
+            return Step(StepEnd.FAILED, moves.reason) if request is None else await ends(request, *told)
         job_id = moves.request.id if moves.request else SegmentId.for_job(reading.manifest.id, await NewId())
         return await self._begin(reading, freeze_relocation(moves, job_id, reading.now_ms))
 

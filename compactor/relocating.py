@@ -8,11 +8,12 @@ from lithify.compactor.policy import given_up_first
 from lithify.manifest.categories import Category
 from lithify.manifest.cold import elsewhere, no_room, one_job
 from lithify.manifest.homes import told
-from lithify.manifest.jobs import Ended, Job, JobError, KeyRange, MergeRules, Plan
+from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
+from lithify.store.errors import InvalidRequest, Unavailable
 
-__all__ = ["Ends", "Moves", "freeze_relocation", "requested_moves"]
+__all__ = ["Ends", "Moves", "freeze_relocation", "refused_moves", "requested_moves"]
 
 
 class Moves(NamedTuple):
@@ -34,11 +35,20 @@ class Ends(NamedTuple):
 
 def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
     """The next job of a request to move everything to a home. If one job cannot move it all, several do, and the
-    request itself is the last of them."""
+    request itself is the last of them.
+
+    SUBTLE! A request comes before all that is due, so it must not wait for a home. 1. The home is away, and a person
+    asks for it all the same. 2. Each step is about the request, and fails. 3. L0 is never merged, and fills up: then
+    appends wait for the home. Therefore the request ends, and its reason says what to do (`refused_moves`, too).
+    Test: tests/e2e/test_relocation_ends.py
+    """
     manifest, home = reading.manifest, request.home
     found = elsewhere(manifest, home)
     if not found:
         return Ends("completed", f"nothing to move: all but L0 segments is in {told(home)}")
+    vain = _moved_in_vain(reading.state, request)
+    if vain is not None:
+        return Ends("failed", f"a part of it failed: {vain.reason}", vain.error)
     full = no_room(manifest)
     if full is not None:
         return Ends("failed", full, JobError(Category.NO_ROOM, full))
@@ -54,6 +64,18 @@ def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
     if given_up is not None:
         return Ends("failed", given_up, JobError(Category.GIVEN_UP, given_up))
     return Moves(chosen, home, reason)
+
+
+def refused_moves(error: Unavailable | InvalidRequest) -> Ends:
+    """What becomes of a move if its home does not answer, or is not ours."""
+    category = Category.INVALID if isinstance(error, InvalidRequest) else Category.of(error, "compactor")
+    return Ends("failed", f"{error}; ask again later", JobError(category, str(error)))
+
+
+def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
+    """A relocation to the same home that failed since `request` was made."""
+    later = (job for job in state.history if job.relocates and job.created_at_ms >= request.created_at_ms)
+    return next((job for job in later if job.home == request.home and job.status == "failed"), None)
 
 
 def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:

@@ -25,9 +25,10 @@ from lithify.store.errors import (
     SnapshotExpired,
     Unavailable,
 )
-from lithify.store.port import Get, Now, Pause
+from lithify.store.port import Now, Pause
 from tests.sim.cast import Actor, Damaged, Violation
-from tests.sim.rows import Row, by_key, encode, reference
+from tests.sim.places import files_of
+from tests.sim.rows import Row, by_key, encode, fetched, reference
 from tests.sim.site import Handle, Site
 
 __all__ = [
@@ -101,7 +102,7 @@ def plain(site: Site) -> Life:
             try:
                 if handle is None or files is None or actor.say.random() < 0.1:
                     handle = await site.open()
-                    files = PartitionFiles(handle.keys)
+                    files = files_of(handle.keys)
                 await handle.fresh(actor)
                 rows = records(site, actor, name, await Now())
             except TRANSIENT:
@@ -164,7 +165,7 @@ def idempotent(site: Site, producer_id: str) -> Life:
             await Pause(site.rest(actor))
             try:
                 handle = await site.open()
-                files = PartitionFiles(handle.keys)
+                files = files_of(handle.keys)
                 stamp = (await files.manifest.commit(OpenProducer(producer_id))).result
                 await _sequence(site, actor, handle, files, stamp, done)
             except (*TRANSIENT, Fenced, InvalidRequest):
@@ -205,7 +206,7 @@ def transactional(site: Site) -> Life:
             version = len(committed)
             try:
                 handle = await site.open()
-                files = PartitionFiles(handle.keys)
+                files = files_of(handle.keys)
                 if len(batches) == version:
                     batches.append(records(site, actor, f"{actor.name}.{version}", await Now()))
                 rows = batches[version]
@@ -225,7 +226,7 @@ async def read_slowly(site: Site, actor: Actor, files: PartitionFiles, manifest:
         if actor.say.random() < 0.3:
             await Pause(site.rest(actor))
         since = site.world.steps
-        if await Get(files.keys.segment(ref.id)) is None:
+        if await fetched(files.keys, ref) is None:
             if truth.retained(manifest.id) and not truth.harms.since(ref.id, since):
                 raise Violation(f"{actor.name} reads manifest {manifest.id}, retained, and {ref.id} is gone (P16)")
             raise SnapshotExpired(ref.id)
@@ -257,14 +258,14 @@ def reader(site: Site, pins: bool) -> Life:
     async def live(actor: Actor) -> None:
         say = actor.say
         handle = await _opened(site, actor)
-        files, rounds = PartitionFiles(handle.keys), 0
+        files, rounds = files_of(handle.keys), 0
         while True:
             await Pause(site.rest(actor))
             rounds += 1
             try:
                 handle = handle if rounds % 4 else await site.open()
                 if handle.keys != files.keys:
-                    files = PartitionFiles(handle.keys)
+                    files = files_of(handle.keys)
                 if not pins:
                     manifest = await _newest(site, actor, files)
                     await _start(site, files, manifest)
@@ -305,7 +306,7 @@ def consumer(site: Site, name: str) -> Life:
 
     async def live(actor: Actor) -> None:
         handle = await _opened(site, actor)
-        files = PartitionFiles(handle.keys)
+        files = files_of(handle.keys)
         state: dict[str | None, Row] = {}
         while True:
             await Pause(site.rest(actor))
@@ -315,7 +316,7 @@ def consumer(site: Site, name: str) -> Life:
                 await _follow(site, actor, files, mine, state)
             except (*TRANSIENT, Fenced, SnapshotExpired):
                 handle = await _opened(site, actor)
-                files = PartitionFiles(handle.keys)
+                files = files_of(handle.keys)
 
     return live
 

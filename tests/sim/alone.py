@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim.cast import Actor, Climate, Violation
+from tests.sim.cast import Actor, Climate, Spell, Violation
 from tests.sim.schedule import Uniform
 from tests.sim.world import World
 
@@ -13,11 +13,14 @@ __all__ = ["alone"]
 STEPS_MAX = 6_000
 
 
-def alone(world: World, live: Callable[[Actor], Any], name: str, *, full: bool = False) -> None:
-    """Runs one actor, and the workers it starts, in a world where nothing goes wrong, but that it may be `full`."""
+def alone(
+    world: World, live: Callable[[Actor], Any], name: str, *, full: bool = False, homes: tuple[Spell, ...] = ()
+) -> None:
+    """Runs one actor, and the workers it starts, in a world where nothing goes wrong, but that it may be `full`, and
+    other homes away."""
     climate, scheduler, trace = world.climate, world.scheduler, world.trace
     spells = ((0, 2**63),) if full else ()
-    world.climate = Climate(page_keys=1_000, tick_ms=2, full_spells=spells)
+    world.climate = Climate(page_keys=1_000, tick_ms=2, full_spells=spells, homes=homes)
     world.scheduler = Uniform(random.Random(0))
     before = len(world.actors)
     assert before == 0, "nobody else is there"

@@ -21,6 +21,7 @@ __all__ = [
     "Climate",
     "Damaged",
     "Denial",
+    "Spell",
     "Violation",
     "Witness",
     "process_of",
@@ -73,6 +74,15 @@ class Actor(Stepped):
         return (self.name + self.strand, self.life) if self.process is None else self.process.author
 
 
+class Spell(NamedTuple):
+    """A place besides the warehouse answers nobody, or refuses whoever asks, from a step until before another."""
+
+    first: int
+    end: int
+    home: str
+    refuses: bool = False
+
+
 class Denial(NamedTuple):
     """The store refuses who asks, for a while: a credential has expired, or a permission is missing."""
 
@@ -106,6 +116,8 @@ class Climate:
     throttled: tuple[tuple[int, int], ...] = ()  # steps during which segments are not answered for, all else is
     engine_outages: tuple[tuple[int, int], ...] = ()  # steps during which no engine takes a task, or has one
     locked_share: float = 0.0  # of deletions that the store refuses: all of the objects are locked
+    homes: tuple[Spell, ...] = ()
+    far_ms: int = 0  # what an answer from another place takes, at most
     engine_share: float = 0.0  # of a compactor's looks at its tasks that find the engine dead
 
     @property
@@ -120,7 +132,7 @@ class Witness(Protocol):
     def as_of_now(self, author: Author) -> Callable[[], AbstractContextManager[None]]: ...
 
     def created(self, author: Author, key: str, body: bytes) -> None: ...
-    def put(self, author: Author, key: str, body: bytes) -> None: ...
+    def put(self, author: Author, key: str, body: bytes, home: str = "") -> None: ...
     def deleting(self, author: Author, key: str) -> None: ...
     def access_denied(self, author: Author) -> None: ...
     def death_of(self, key: str) -> Callable[[], bool]: ...

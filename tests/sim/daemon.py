@@ -15,12 +15,12 @@ from lithify.compactor.turns import Turns, Want
 from lithify.manifest.catalog import keep_bounds
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.rests import Rest, Rests
 from lithify.store.errors import CommitUnknown, Fenced
 from lithify.store.port import Now, Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import BESIDE, Actor, Violation
+from tests.sim.places import files_of
 from tests.sim.services import opened, stepped
 from tests.sim.site import TOPIC, Site
 from tests.steps import Stepped
@@ -125,7 +125,7 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
             config = await handle.fresh()
             if process.coordinator is None:
                 handle = await site.open()
-                config, files = handle.config, PartitionFiles(handle.keys)
+                config, files = handle.config, files_of(handle.keys)
                 process.coordinator = Coordinator(files, actor.name, stands_by=process.stands_by)
             coordinator = process.coordinator
             if rest is not None and await _still_rests(coordinator, config, rest):

@@ -73,7 +73,8 @@ def _harm(site: Site, truth: Truth, segment_id: str, draw: float, *, removes: bo
     body, at_ms = site.world.objects[key]
     was = truth.harms.now.get(segment_id)
     shows = draw < 0.5 or (was is not None and was.shows)
-    truth.harms.begin(segment_id, Harm(body if was is None else was.body, site.world.steps, shows))
+    home = site.world.store.places.get(key, "")
+    truth.harms.begin(segment_id, Harm(body if was is None else was.body, site.world.steps, shows, home))
     half = len(body) // 2
     if removes and draw < 0.25:
         site.world.store.lose(key)
@@ -94,7 +95,7 @@ def restore(site: Site) -> None:
             if key in site.world.objects and segment_id not in recorded:
                 site.world.objects[key] = (harm.body, site.world.objects[key][1])
             elif segment_id in live:
-                site.world.store.store(key, harm.body)
+                site.world.store.store(key, harm.body, harm.home)
             else:
                 continue
             truth.restored(segment_id)

@@ -15,13 +15,14 @@ from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
-from lithify.segment.task import JobTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Request
 from lithify.work.outcome import failure_of
 from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
-from tests.sim.rows import checksum, key_bytes, key_text, merge
+from tests.sim.places import place
+from tests.sim.rows import checksum, key_bytes, key_text, merge, move
 from tests.sim.wishes import Leaving
 from tests.sim.world import World
 
@@ -93,7 +94,7 @@ class Engine:
         truth, bad = self.oracle.truth(request.keys), set[str]()
         for ref in request.segments:
             key, harm = request.keys.segment(ref.id), truth.harms.now.get(ref.id)
-            there = key in self.world.objects and (harm is None or not harm.shows)
+            there = self.world.store.there(place(ref), key) and (harm is None or not harm.shows)
             if there and (self._whole(key, ref) or not request.whole):
                 truth.ledger.looked[actor.author, ref.id] = self.world.steps
             else:
@@ -102,7 +103,7 @@ class Engine:
         return frozenset(bad)
 
     def _whole(self, key: str, ref: Any) -> bool:
-        found = self.world.objects.get(key)
+        found = self.world.objects[key] if self.world.store.there(place(ref), key) else None
         return found is not None and checksum(found[0]) == ref.checksum
 
     def _weigh(self, actor: Actor, request: WeighSegment) -> tuple[Any, ...]:
@@ -112,7 +113,7 @@ class Engine:
         ref = request.segment
         self.oracle.truth(request.keys).readings.begin(actor.author, self.world.steps)
         key = where(request.keys, ref).key
-        if key not in self.world.objects:
+        if not self.world.store.there(place(ref), key):
             raise NotFound(f"{key} does not exist")
         if not self._whole(key, ref):
             raise Corrupt(f"{key} is damaged")
@@ -132,20 +133,20 @@ class Engine:
 
     def _worker(self, task: JobTask, batch: _Batch) -> Any:
         async def work(actor: Actor) -> None:
-            if task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
+            if isinstance(task, MergeTask) and task.bounds.low is not None and key_text(task.bounds.low) in self.poison:
                 batch.results.append(TaskFailure(task.range_index, Category.ENGINE, "the worker ran out of something"))
                 return
             if batch.stopped and actor.say.random() < 0.5:
                 return
             try:
-                result: TaskResult | TaskFailure = await merge(task)
+                result: TaskResult | TaskFailure = await (merge(task) if isinstance(task, MergeTask) else move(task))
             except NotFound as error:
                 result = TaskFailure(task.range_index, Category.MISSING, "a source is missing", str(error))
             except Corrupt as error:
                 result = TaskFailure(task.range_index, Category.CORRUPT, "a source is damaged", str(error))
             except Unavailable as error:
                 result = failure_of(task, error)
-            if isinstance(result, TaskResult) and actor.say.random() < self.older_share:
+            if isinstance(task, MergeTask) and isinstance(result, TaskResult) and actor.say.random() < self.older_share:
                 result = msgspec.structs.replace(result, kept_bytes=(), lost_bytes=())
             batch.results.append(result)
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lithify.store.errors import AccessDenied, Unavailable
+from lithify.manifest.homes import HERE
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.port import (
     Create,
     Delete,
@@ -17,11 +19,13 @@ from lithify.store.port import (
     Object,
     ObjectInfo,
     Outcome,
+    OwnHome,
     Page,
     Put,
     Request,
 )
 from tests.sim.cast import WORKER, Actor, Author, Violation
+from tests.sim.places import CLASS, GetFrom, PutTo
 from tests.steps import folders, listed
 
 if TYPE_CHECKING:
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["FaultyStore"]
 
 
-WRITES = frozenset((Create, Put, Delete))
-LANDS_LATER: dict[type, str] = {Create: "0.9", Put: "0.5", Delete: "0.6"}
+WRITES = frozenset((Create, Put, PutTo, Delete))
+LANDS_LATER: dict[type, str] = {Create: "0.9", Put: "0.5", PutTo: "0.5", Delete: "0.6"}
 REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
@@ -40,14 +44,20 @@ class FaultyStore:
 
     def __init__(self, world: "World") -> None:
         self.objects: dict[str, tuple[bytes, int]] = {}  # key -> body, when it was stored
+        self.places: dict[str, str] = {}  # key -> where it is, if not in the warehouse
+        self.owned: set[tuple[str, str]] = set()  # (place, topic's folder)
+        self.of_others: set[str] = set()  # places that are another warehouse's
         self._world = world
-        self._keys: list[str] = []  # sorted
+        self._keys: dict[str, list[str]] = {HERE: []}  # sorted, by place
         self._late: list[tuple[int, int, str, Callable[[], None]]] = []  # (step, order, what, act)
         self._nodes: dict[type, Callable[[Actor, Any, str | None], Any]] = {
             Create: self._create,
             Get: self._get,
             Head: self._head,
+            GetFrom: self._get,
             Put: self._put,
+            PutTo: self._put,
+            OwnHome: self._own,
             Delete: self._delete,
             List: self._list,
             Folders: self._folders,
@@ -58,6 +68,9 @@ class FaultyStore:
 
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
         self.let_in(actor, type(request).__name__, writes=type(request) in WRITES)
+        home = getattr(request, "home", HERE)
+        if home:
+            self.of_another_place(actor, home)
         return self._nodes[type(request)](actor, request, fault)
 
     def writes(self, request: Request[Any]) -> bool:
@@ -77,6 +90,39 @@ class FaultyStore:
             self._world.witness.access_denied(actor.author)
             raise AccessDenied(f"{what}: the store refuses who asks")
 
+    def of_another_place(self, actor: Actor, home: str) -> None:
+        """Raises AccessDenied, Unavailable."""
+        if home == CLASS:
+            raise Violation(f"{actor.name} takes {home} for a place, and it is the warehouse's own (RFC 0031)")
+        self._world.counts["asked another place"] += 1
+        actor.wake_ms = self._world.now_ms + int(actor.luck.random() * self._world.climate.far_ms)
+        for spell in self._world.climate.homes:
+            if spell.home == home and spell.first <= self._world.steps < spell.end:
+                self._world.counts[f"fault another place {'refuses' if spell.refuses else 'is away'}"] += 1
+                if self._world.trace is not None:
+                    self._world.trace.append(f"{self._world.steps:5}  {actor.name:16} !! {home} is away")
+                if spell.refuses:
+                    self._world.witness.access_denied(actor.author)
+                    raise AccessDenied(f"{home} refuses who asks")
+                raise Unavailable(f"{home} gave no answer")
+
+    def _own(self, actor: Actor, request: OwnHome, fault: str | None) -> None:
+        if physical(request.home) == HERE:
+            return
+        if fault is not None:
+            self.fail(actor, fault, "OwnHome")
+        if request.home in self.of_others:
+            self._world.counts["another warehouse's home"] += 1
+            raise InvalidRequest(f"{request.home} is another warehouse's")
+        self.owned.add((request.home, request.key.rpartition("/")[0] + "/"))
+
+    def _must_own(self, actor: Actor, home: str, key: str) -> None:
+        if home and not any(home == mine and key.startswith(folder) for mine, folder in self.owned):
+            raise Violation(f"{actor.name} writes to {home}, and did not ask whose it is: {key} (RFC 0031)")
+
+    def there(self, home: str, key: str) -> bool:
+        return key in self.objects and self.places.get(key, HERE) == home
+
     def fail(self, actor: Actor, fault: str, what: str, happened: str = "unavailable") -> NoReturn:
         self._world.note(actor, "dark" if fault == "dark" else f"{what.lower()}: {happened}")
         raise Unavailable(f"{what}: the store gave no answer")
@@ -93,15 +139,20 @@ class FaultyStore:
         step = self._world.steps
         insort(self._late, (step + after, len(self._late) + step * 100, what, act), key=lambda late: late[:2])
 
-    def store(self, key: str, body: bytes) -> None:
+    def store(self, key: str, body: bytes, home: str = HERE) -> None:
         if key not in self.objects:
-            insort(self._keys, key)
+            insort(self._keys.setdefault(home, []), key)
+            if home:
+                self.places[key] = home
+        elif self.places.get(key, HERE) != home:
+            raise Violation(f"{key} is written to {home or 'the warehouse'}, and is elsewhere already (P21)")
         self.objects[key] = (body, self._world.now_ms)
 
     def lose(self, key: str) -> None:
-        """It is gone, and nobody asked for that."""
+        """It is gone, whoever asked for that."""
         del self.objects[key]
-        del self._keys[bisect_right(self._keys, key) - 1]
+        keys = self._keys[self.places.pop(key, HERE)]
+        del keys[bisect_right(keys, key) - 1]
 
     def _store_if_absent(self, author: Author, key: str, body: bytes) -> Outcome:
         if key in self.objects:
@@ -156,8 +207,9 @@ class FaultyStore:
 
         return land
 
-    def _get(self, actor: Actor, request: Get, fault: str | None) -> Object | None:
-        found = self.objects.get(request.key)
+    def _get(self, actor: Actor, request: Get | GetFrom, fault: str | None) -> Object | None:
+        home = request.home if isinstance(request, GetFrom) else HERE
+        found = self.objects[request.key] if self.there(home, request.key) else None
         if fault is not None and found is not None and WORKER in actor.name and fault != "dark" and float(fault) < 0.5:
             self._world.note(actor, "get: damaged on its way")
             return Object(found[0][:-1], self._told(found[1]))
@@ -168,7 +220,7 @@ class FaultyStore:
     def _head(self, actor: Actor, request: Head, fault: str | None) -> ObjectInfo | None:
         if fault is not None:
             self.fail(actor, fault, "Head")
-        return self._info(request.key) if request.key in self.objects else None
+        return self._info(request.key) if self.there(HERE, request.key) else None
 
     def _info(self, key: str) -> ObjectInfo:
         body, at_ms = self.objects[key]
@@ -179,44 +231,48 @@ class FaultyStore:
             return None
         return at_ms // 1_000 * 1_000 if self._world.climate.coarse_times else at_ms
 
-    def _put(self, actor: Actor, request: Put, fault: str | None) -> None:
+    def _put(self, actor: Actor, request: Put | PutTo, fault: str | None) -> None:
         key, body, author = request.key, request.body, actor.author
+        home = request.home if isinstance(request, PutTo) else HERE
+        self._must_own(actor, home, key)
         draw = 1.0 if fault in (None, "dark") else float(fault or 0)
-        if fault != "dark":
+        if fault != "dark" and not home:
             self._ask_for_room(actor, f"put {key}")
         if fault is None or draw < 0.3:
-            self._put_now(author, key, body)
+            self._put_now(author, key, body, home)
         if fault is not None:
             if 0.3 <= draw < 0.6:
-                self._arrives_later(actor, f"put {key[-40:]}", lambda: self._put_now(author, key, body))
+                self._arrives_later(actor, f"put {key[-40:]}", lambda: self._put_now(author, key, body, home))
             self.fail(
                 actor, fault, "Put", "happened" if draw < 0.3 else "lands later" if draw < 0.6 else "not happened"
             )
 
-    def _put_now(self, author: Author, key: str, body: bytes) -> None:
-        self.store(key, body)
-        self._world.witness.put(author, key, body)
+    def _put_now(self, author: Author, key: str, body: bytes, home: str) -> None:
+        self.store(key, body, home)
+        self._world.witness.put(author, key, body, home)
 
     def _delete(self, actor: Actor, request: Delete, fault: str | None) -> dict[str, str]:
-        keys, author = request.keys, actor.author
+        keys, author, home = request.keys, actor.author, request.home
+        for key in keys:
+            self._must_own(actor, home, key)
         if fault is None and self._locked(actor):
             self._world.note(actor, "delete: refused")
             return dict.fromkeys(keys, "it is locked")
         if fault is None:
-            self._delete_now(author, keys)
+            self._delete_now(author, keys, home)
             return {}
         draw = 1.0 if fault == "dark" else float(fault)
         if draw >= REFUSED_IN_PART and fault != "dark":
             refused = keys[: max(len(keys) // 2, 1)]
-            self._delete_now(author, keys[len(refused) :])
+            self._delete_now(author, keys[len(refused) :], home)
             self._world.note(actor, "delete: refused in part")
             return dict.fromkeys(refused, "it is locked")
         if draw < 0.3:
-            self._delete_now(author, keys)
+            self._delete_now(author, keys, home)
         elif draw < 0.5:
-            self._delete_now(author, keys[: len(keys) // 2])
+            self._delete_now(author, keys[: len(keys) // 2], home)
         elif draw < 0.7:
-            self._arrives_later(actor, f"delete {len(keys)}", lambda: self._delete_now(author, keys))
+            self._arrives_later(actor, f"delete {len(keys)}", lambda: self._delete_now(author, keys, home))
         words = ((0.3, "happened"), (0.5, "happened in part"), (0.7, "lands later"), (2.0, "not happened"))
         return self.fail(actor, fault, "Delete", next(word for limit, word in words if draw < limit))
 
@@ -224,20 +280,21 @@ class FaultyStore:
         share = self._world.climate.locked_share
         return share > 0 and actor.luck.random() < share
 
-    def _delete_now(self, author: Author, keys: tuple[str, ...]) -> None:
+    def _delete_now(self, author: Author, keys: tuple[str, ...], home: str) -> None:
         for key in keys:
-            if key in self.objects:
+            if self.there(home, key):
                 self._world.witness.deleting(author, key)
-                del self.objects[key]
-                del self._keys[bisect_right(self._keys, key) - 1]
+                self.lose(key)
 
     def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
         if fault is not None:
             self.fail(actor, fault, "List")
-        page, more = listed(self._keys, request.prefix, request.token, self._world.climate.page_keys)
+        page, more = listed(
+            self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
+        )
         return Page(tuple(map(self._info, page)), more)
 
     def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
         if fault is not None:
             self.fail(actor, fault, "Folders")
-        return folders(self._keys, request.prefix)
+        return folders(self._keys[HERE], request.prefix)

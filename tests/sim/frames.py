@@ -24,6 +24,8 @@ MAY_CHANGE = {
     "compaction": frozenset(("l0", "runs", "retired", "completed_jobs", "consumers"))
     | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
     | FLOOR,
+    "relocation": frozenset(("runs", "retired", "completed_jobs")),
+    "homes": frozenset(("homes", "format")),
     "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR,
     "collect": frozenset(("retired", "checkpoints", "unpinned", "orphan_floor", "uploads")),
     "checkpoint": frozenset(("checkpoints", "unpinned")) | FLOOR,
@@ -76,6 +78,7 @@ class Step:
     manifest: Manifest
     dead: int  # as far as the boundary has come
     active: frozenset[str]  # jobs in progress
+    moves: bool = False  # it is the commit of a relocation
 
     @cached_property
     def changed(self) -> frozenset[str]:
@@ -97,6 +100,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "bounds", "config_at" in changed
     yield "append", "next_offset" in changed
     yield "claim", "compactor_epoch" in changed
+    yield "relocation", step.moves
     yield "compaction", "completed_jobs" in changed
     yield "drop", "retired" in changed and bool(step.of("retired").added)
     yield "checkpoint", bool(step.of("checkpoints").added)
@@ -109,6 +113,7 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "transaction", "transactions" in changed
     yield "upload", bool(step.of("uploads", "name").added or step.of("uploads", "name").changed)
     yield "collect", "uploads" in changed
+    yield "homes", bool(changed & MAY_CHANGE["homes"])
 
 
 def unwarranted(step: Step, kind: str) -> str | None:
@@ -188,6 +193,15 @@ def _compaction(step: Step) -> Iterator[str]:
         yield "does other than warn consumers"
 
 
+def _homes(step: Step) -> Iterator[str]:
+    was, now = step.previous.homes, step.manifest.homes
+    named = {each.home for each in (*step.manifest.segments(), *step.manifest.retired)}
+    if len({*now} - {*was}) > 1 or len({*now}) < len(now):
+        yield "does other than note one home, or forget some"
+    if ({*was} - {*now}) & named:
+        yield "forgets a home in which a segment is (P18)"
+
+
 def _drop(step: Step) -> Iterator[str]:
     if step.manifest.quarantine not in (None, step.previous.quarantine):
         yield "changes the quarantine"
@@ -251,6 +265,8 @@ CHECKS: dict[str, Callable[[Step], Iterator[str]]] = {
     "transaction": _transaction,
     "compaction": _compaction,
     "drop": _drop,
+    "homes": _homes,
+    "relocation": _compaction,
     "collect": _collect,
     "checkpoint": _checkpoint,
     "position": _position,

@@ -7,12 +7,12 @@ from lithify.gc.collect import collect
 from lithify.manifest.catalog import keep_bounds
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.lifetime import Seal
-from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Unavailable
 from lithify.store.port import Now, Pause
 from tests.sim.cast import Actor
 from tests.sim.judge.floors import log_start
 from tests.sim.judge.layout import Json, segments_of
+from tests.sim.places import files_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
@@ -25,7 +25,7 @@ PASSES_MAX = 8  # one boundary ages at a time, and what checkpoints let go of wa
 async def free_a_full_store(actor: Actor, site: Site, truth: Truth) -> None:
     """Compactor and collector are given nothing but the reserve, and no upload. Nothing that is below the floor, and
     held by no job, may stay; nor may the list of what was retired, or of what nobody pins any more."""
-    files = PartitionFiles(truth.keys)
+    files = files_of(truth.keys)
     last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
     if last.deleted:
         await files.manifest.commit(Seal())
@@ -53,7 +53,7 @@ def _kept(head: Json) -> str:
 
 async def _drop(site: Site, truth: Truth, config: TopicConfig) -> None:
     config = replace(config, compaction_paused=False)
-    coordinator = Coordinator(PartitionFiles(truth.keys), "on a full store")
+    coordinator = Coordinator(files_of(truth.keys), "on a full store")
     looked_ms = 0  # before the last step: what expires while it plans a job is left to the next
     refused: Unavailable | None = None
     try:  # what needs uploads comes after what is dropped

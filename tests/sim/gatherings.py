@@ -29,6 +29,7 @@ from lithify.store.errors import (
 from lithify.store.port import Now, Pause, Request
 from tests.sim.actors import TRANSIENT, Life, asks, is_no_fault_of_ours, records
 from tests.sim.cast import Actor, Damaged
+from tests.sim.places import files_of
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
 
@@ -119,7 +120,7 @@ def gathering(site: Site) -> Life:
             await Pause(site.rest(actor))
             try:
                 handle = await site.open()
-                process = Process(site, actor, handle, PartitionFiles(handle.keys), kept, unknown)
+                process = Process(site, actor, handle, files_of(handle.keys), kept, unknown)
                 await process.rounds()
             except (*TRANSIENT, Fenced, InvalidRequest, AlreadyExists):
                 continue

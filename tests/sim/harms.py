@@ -11,6 +11,7 @@ class Harm(NamedTuple):
     body: bytes  # as it was
     step: int
     shows: bool  # to who looks at its size and footer: it is gone, or too short
+    home: str = ""  # the place that it is in
 
 
 class Harms:

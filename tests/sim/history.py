@@ -10,13 +10,12 @@ from unittest.mock import patch
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.manifest.catalog import create_topic, topic_lineage
-from lithify.manifest.partition import PartitionFiles
-from tests.sim import actors, files, services
+from tests.sim import actors, files, homes, services
 from tests.sim.alone import alone
 from tests.sim.cast import STORES_DIFFER_MS, WORKER, Actor, Climate, Denial, Violation
 from tests.sim.damage import rot
 from tests.sim.engine import Engine
-from tests.sim.foci import FOCI
+from tests.sim.foci import FOCI, focus_of
 from tests.sim.focus import MOST, SHARES, Focus
 from tests.sim.gatherings import gatherings_of
 from tests.sim.hands import others_of
@@ -25,6 +24,7 @@ from tests.sim.letters import five_keys
 from tests.sim.oracle import Oracle
 from tests.sim.owners import owners_of
 from tests.sim.pinning import holder
+from tests.sim.places import files_of
 from tests.sim.processes import Processes, processes
 from tests.sim.queries import queries_of
 from tests.sim.rest import rest
@@ -56,7 +56,9 @@ FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.12  # RFC 0003
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
-BRIGHT: dict[str, Any] = dict.fromkeys(("blackouts", "full_spells", "throttled", "engine_outages", "denials"), ())
+BRIGHT: dict[str, Any] = dict.fromkeys(
+    ("blackouts", "full_spells", "throttled", "engine_outages", "denials", "homes"), ()
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ def _tuned(dice: random.Random, focus: Focus) -> Generator[dict[str, int]]:
 def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: bool = False) -> Found:
     """Runs the history of `seed`, or what `mask` leaves of it. A violation is in what is returned, never raised."""
     dice = random.Random(seed)
-    focus = dice.choices(FOCI, [focus.weight for focus in FOCI])[0]  # focus_of(seed)
+    dice.choices(FOCI, [focus.weight for focus in FOCI])
+    focus = focus_of(seed)
     with _uncollected(), _tuned(dice, focus) as tuned, ExitStack() as stack:
         served = processes(seed, always="services" in focus.takes)
         served.tune(stack)
@@ -117,6 +120,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         climate = served.climate(_climate(dice, length, focus))
         climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length, focus))
         climate = replace(climate, **_of(focus.climate, seed, "climate"))
+        if "homes" in focus.takes:
+            climate = replace(climate, **homes.climate_of(seed, length))
         if mask.bright:
             climate = replace(climate, **BRIGHT)
         script = None if mask.turns is None else Script([*mask.turns])
@@ -126,6 +131,8 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         site.oracle.judge.inputs_max = tuned[INPUTS_MAX]
         by_hand = _by_hand(site, seed, stack, focus)
         site.config |= _of(focus.config, seed, "config")
+        if "homes" in focus.takes:
+            by_hand |= homes.homes_of(site, seed, stack)
         world.failed_attempts_max = _failed_attempts_max(seed, stack, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
@@ -271,12 +278,12 @@ def _begin(world: World, site: Site, dice: random.Random) -> None:
     async def create(actor: Actor) -> None:
         await create_topic(topic_lineage(TOPIC), TOPIC, 1, site.config)
         handle = await site.open()
-        files = PartitionFiles(handle.keys)
+        files = files_of(handle.keys)
         site.oracle.left_by_others(handle.keys)
         for number in range(appends):
             await actors.append_some(site, actor, files, handle, f"before.{number}")
             if compacted and number == appends // 2:
-                await Coordinator(PartitionFiles(handle.keys), actor.name).step(handle.config)
+                await Coordinator(files_of(handle.keys), actor.name).step(handle.config)
 
     alone(world, create, "creator")
 

@@ -14,6 +14,7 @@ from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, N
 from lithify.store.port import Now, Pause
 from tests.sim.actors import TRANSIENT, Life, records, send
 from tests.sim.cast import Actor, Violation
+from tests.sim.places import files_of
 from tests.sim.rows import Row
 from tests.sim.site import Handle, Site
 
@@ -55,7 +56,7 @@ def importer(site: Site, source: Source) -> Life:
             try:
                 rows = await mine.filled(site, actor)
                 handle = await site.open()
-                files = PartitionFiles(handle.keys)
+                files = files_of(handle.keys)
                 if await _run(site, actor, mine, handle, files, rows):
                     return mine.following
             except (*TRANSIENT, AlreadyExists, InvalidRequest):

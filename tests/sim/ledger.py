@@ -8,7 +8,7 @@ import msgspec
 
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.model import SegmentRef
-from lithify.segment.task import JobTask
+from lithify.segment.task import JobTask, MoveTask
 from tests.sim.cast import WORKER, Author, process_of
 from tests.sim.frames import unwarranted_of_compactor
 
@@ -81,7 +81,7 @@ class Ledger:
         if previous is not None and state.epoch < previous.epoch:
             self._truth.fail(f".compactor {number} falls back to epoch {state.epoch} (P5)")
         self._held("P3", "P5")
-        wrong = self._truth.followed.jobs(previous, state)
+        wrong = self._truth.followed.jobs(previous, state) or self._truth.housed.all_covered(self._truth.head, state)
         if wrong is not None:
             self._truth.fail(f".compactor {number}: {wrong}")
         self.state = state
@@ -229,6 +229,8 @@ class Ledger:
     def _ended(self, author: Author, job: Job, error: JobError) -> None:
         """Its coordinator says of what: of the engine, of the store, or of what the job itself met."""
         sources = frozenset(job.segments)
+        if job.relocates and error.category in (STORE_DENIED, UNAVAILABLE):
+            self._truth.fail(f"relocation {job.id} met a store that is away, and keeps its segments (RFC 0031)")
         self._failures[job.id] += error.category not in (ENGINE_DOWN, STORE_DENIED, UNAVAILABLE)
         if author in self._engine_gone:
             self._lost[sources] = self._lost.get(sources, 0) + self._engine_gone[author]
@@ -302,6 +304,13 @@ class Ledger:
     def _held(self, *rules: str) -> None:
         self._truth.world.held(*rules)
 
+    def _moves(self, task: MoveTask, job: Job) -> None:
+        head = self._truth.head
+        if (task.segment.id, task.home) != (job.segments[task.range_index], job.home):
+            self._truth.fail(f"a task of job {job.id} moves another segment than was admitted (P9)")
+        if task.home and (head is None or task.home not in head.homes) and not (head is None or head.sealed):
+            self._truth.fail(f"work on job {job.id} starts, and its home {task.home} is not noted (P18)")
+
     def starts(self, author: Author, tasks: tuple[JobTask, ...]) -> None:
         """A coordinator gives its workers their tasks. One that was replaced may act on what it knew."""
         state = self.state
@@ -319,7 +328,9 @@ class Ledger:
                 a.number != task.attempt for a in job.attempts
             ):
                 self._truth.fail(f"attempt {task.attempt} of job {job.id} is not new (P10)")
-            if task.rules != job.plan.rules or task.bounds != job.plan.ranges[task.range_index].bounds:
+            if isinstance(task, MoveTask):
+                self._moves(task, job)
+            elif task.rules != job.plan.rules or task.bounds != job.plan.ranges[task.range_index].bounds:
                 self._truth.fail(f"a task of job {job.id} goes by another plan than was admitted (P9)")
             done = next((d for d in job.done if d.index == task.range_index), None)
             if done is not None and all(

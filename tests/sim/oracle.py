@@ -159,13 +159,13 @@ class Oracle:
     def sees_start(self, keys: PartitionKeys, number: int, now_ms: int, floor: int) -> None:
         self._refuse(self.judge.partition(keys.root).seen_wrongly(number, now_ms, floor))
 
-    def put(self, author: Author, key: str, body: bytes) -> None:
+    def put(self, author: Author, key: str, body: bytes, home: str = "") -> None:
         found = self._of(key)
         if found is None:
             self._end_said(key)
             return
         self.judge.put(key, body)
-        found[0].segment_put(key, body)
+        found[0].segment_put(key, body, home)
 
     def _ends(self) -> tuple[int, int]:
         """Up to which version the topic is said to be over, and after which one that another may come."""

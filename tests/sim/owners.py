@@ -13,6 +13,7 @@ from lithify.store.errors import InvalidRequest, NotFound, SnapshotExpired
 from lithify.store.port import NewId, Pause
 from tests.sim.actors import TRANSIENT, Life, read_slowly
 from tests.sim.cast import Actor, Violation
+from tests.sim.places import files_of
 from tests.sim.site import Site
 
 __all__ = ["owners_of"]
@@ -57,7 +58,7 @@ def scan(site: Site, index: int) -> Life:
         while True:
             await Pause(site.rest(actor))
             try:
-                files = PartitionFiles((await site.open()).keys)
+                files = files_of((await site.open()).keys)
                 manifest, pin = await _opened(site, actor, files, _name(index, actor))
                 await read_slowly(site, actor, files, manifest)
                 await _refreshed(site, actor, files, pin)
@@ -106,7 +107,7 @@ def publisher(site: Site) -> Life:
         while True:
             await Pause(site.rest(actor))
             try:
-                files = PartitionFiles((await site.open()).keys)
+                files = files_of((await site.open()).keys)
                 pin = await _published(site, actor, files)
                 await Pause(int(actor.say.random() * 2 * site.rest_ms))
                 ttl_ms = actor.say.choice((None, 100_000))

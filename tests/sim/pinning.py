@@ -11,6 +11,7 @@ from lithify.store.errors import SnapshotExpired
 from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor
+from tests.sim.places import files_of
 from tests.sim.site import Site
 
 __all__ = ["holder"]
@@ -50,7 +51,7 @@ def holder(site: Site) -> Life:
 
 
 async def _pin(site: Site, actor: Actor) -> _Held:
-    files = PartitionFiles((await site.open()).keys)
+    files = files_of((await site.open()).keys)
     lasts_ms, name = actor.say.choice(LIFETIMES_MS), f"held {actor.name} {actor.say.randrange(100)}"
     site.oracle.judge.asks_to_pin(actor.name, lasts_ms)
     _, checkpoint = await checkpoints.pin(files, name, lasts_ms)

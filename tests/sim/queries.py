@@ -25,10 +25,11 @@ from lithify.store.cache import Cache
 from lithify.store.errors import Corrupt, NotFound, OffsetOutOfRange, SnapshotExpired
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Get, Pause
+from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
-from tests.sim.rows import Row, by_key, checksum, decode, key_bytes, size_of
+from tests.sim.places import files_of
+from tests.sim.rows import Row, by_key, checksum, decode, fetched, key_bytes, size_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
@@ -67,7 +68,7 @@ def query(site: Site, known: dict[tuple[str, int], Manifest]) -> Life:
         while True:
             await Pause(site.rest(actor))
             try:
-                files = PartitionFiles((await site.open()).keys)
+                files = files_of((await site.open()).keys)
                 ttl_ms = actor.say.choice(LASTING_MS)
                 site.oracle.judge.asks_to_pin(actor.name, ttl_ms)
                 manifest, pin = await held.opened(files, None, ttl_ms, None)
@@ -174,7 +175,7 @@ def historian(site: Site, known: dict[tuple[str, int], Manifest]) -> Life:
         while True:
             await Pause(site.rest(actor))
             with suppress(*TRANSIENT):
-                files = files or PartitionFiles((await site.open()).keys)
+                files = files or files_of((await site.open()).keys)
                 if any(root == files.keys.root for root, _ in known):
                     await _asks_for(site, actor, files, known, _of_long_ago(site, actor, files, known), None)
 
@@ -211,7 +212,7 @@ async def _asks_for(
 
 async def _worker(site: Site, actor: Actor, truth: Truth, task: ReadTask) -> list[Row]:
     """It has the task alone. Raises SnapshotExpired, Unavailable."""
-    files, rows = PartitionFiles(task.keys), list[Row]()
+    files, rows = files_of(task.keys), list[Row]()
     assert task.hold is not None
     renewal = held.Renewal(files, task.hold)
     await _keeps(site, actor, truth, renewal, task.hold)
@@ -219,7 +220,7 @@ async def _worker(site: Site, actor: Actor, truth: Truth, task: ReadTask) -> lis
         if actor.say.random() < 0.3:
             await Pause(site.rest(actor))
         since = site.world.steps
-        found = await Get(task.keys.segment(ref.id))
+        found = await fetched(task.keys, ref)
         if found is None:
             await _is_missing(actor, truth, files, task, ref.id, since)
             continue

@@ -3,7 +3,7 @@ away. Each is for sabotages that ordinary histories would notice once in a thous
 
 from tests.sim.focus import CALM, NO_READERS, Focus
 
-__all__ = ["RARE_FOCI"]
+__all__ = ["HOMES", "RARE_FOCI"]
 
 RARE_FOCI = (
     # Drivers whose uploads, applications and sweeps meet at every bound.
@@ -179,4 +179,37 @@ RARE_FOCI = (
     ),
     # Services, a job and its relief, pauses and standbys.
     Focus(0.5, name="services", takes=frozenset({"services"})),
+)
+
+# Segments that move to other homes and back, homes that change, are away, and are swept.
+HOMES = Focus(
+    1,
+    {
+        "compactor": 0.4,
+        "collector": 0.8,
+        "admin": 0.2,
+        "retention": 0.15,
+        "catalog": 0.06,
+        "pinning reader": 0.3,
+        "reader": 0.2,
+        "consumer": 0.1,
+        "stream": 0.1,
+        "import": 0.0,
+        "operator": 0.2,
+        "rot": 0.15,
+        "file operator": 0.0,
+    },
+    name="homes",
+    always=("collector 0",),
+    lengths=(450, 900, 1_500, 2_400),
+    plain=(1, 2),
+    graces_ms=(0, 0, 300, 1_000),
+    policies=("compact", "compact,delete", "delete"),
+    ages_ms=("-1", "-1", "60000"),
+    sizes=("-1",),
+    changes_share=1.0,
+    poison_share=0.0,
+    takes=frozenset({"homes"}),
+    climate=CALM | {"page_keys": (2, 12, 100)},
+    config={"l0.segments.tier": ("2", "3"), "runs.tier": ("2", "4"), "segment.bytes": ("1600", "1600", "1073741824")},
 )

@@ -3,6 +3,7 @@
 from lithify.store.port import Pause
 from tests.sim import services
 from tests.sim.alone import alone
+from tests.sim.away import goes_on_while_homes_are_away
 from tests.sim.cast import Violation
 from tests.sim.damage import restore
 from tests.sim.files import restore_files
@@ -18,6 +19,8 @@ __all__ = ["rest"]
 def rest(world: World, site: Site) -> None:
     """Everybody is gone and the store is well: what is left must come to rest, and be whole."""
     world.end_all()
+    world.store.of_others.clear()
+    site.oracle.judge.others.clear()
     restore(site)
     restore_files(site)
     for truth in [*site.oracle.truths.values()]:
@@ -25,12 +28,15 @@ def rest(world: World, site: Site) -> None:
             continue
         if not site.oracle.announced(truth.keys):
             continue
+        if truth.head.homes:
+            goes_on_while_homes_are_away(world, site, truth)
         together(world, site, truth)
         alone(world, lambda actor, truth=truth: free_a_full_store(actor, site, truth), "freeing", full=True)
         alone(world, lambda actor, truth=truth: settle(actor, site, truth), "settler")
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+        refuse(site.oracle.judge.noted_too_long(truth.keys.root, truth.housed.places()))
         refuse(site.oracle.judge.left_over(world.objects, truth.keys.root, others, world.now_ms))
     if site.topic_changes:
         alone(world, lambda actor: _sweep(site), "sweeper")

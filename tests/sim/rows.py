@@ -11,10 +11,11 @@ from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import SegmentRef
 from lithify.segment.extent import key_bounds
 from lithify.segment.rules import Fate, fate, stamped
-from lithify.segment.task import MergeTask, TaskResult
+from lithify.segment.task import MergeTask, MoveTask, TaskResult
 from lithify.store.errors import Corrupt, NotFound
-from lithify.store.port import Get, NewId, Put
+from lithify.store.port import Get, NewId, Object, Put
 from tests.refs import segment_ref
+from tests.sim.places import GetFrom, PutTo, place
 
 __all__ = [
     "ROW_BYTES",
@@ -22,9 +23,11 @@ __all__ = [
     "checksum",
     "decode",
     "encode",
+    "fetched",
     "key_bytes",
     "key_text",
     "merge",
+    "move",
     "read",
     "reference",
     "size_of",
@@ -97,9 +100,14 @@ def reference(rows: Sequence[Row], body: bytes, order: str, segment_id: str = ""
     )
 
 
+async def fetched(keys: PartitionKeys, ref: SegmentRef) -> Object | None:
+    home = place(ref)
+    return await (GetFrom(keys.segment(ref.id), home) if home else Get(keys.segment(ref.id)))
+
+
 async def read(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
     """The rows of a live segment, with their offsets. Raises NotFound, Corrupt, Unavailable."""
-    found = await Get(keys.segment(ref.id))
+    found = await fetched(keys, ref)
     if found is None:
         raise NotFound(ref.id)
     if checksum(found.body) != ref.checksum:
@@ -135,6 +143,24 @@ async def merge(task: MergeTask) -> TaskResult:
         lost_bytes=tuple(map(size_of, lost)),
         dropped_to=dropped_to,
     )
+
+
+async def move(task: MoveTask) -> TaskResult:
+    """One copy, as a worker makes it: read, written, and looked at. Raises NotFound, Corrupt, Unavailable."""
+    keys, segment, home = task.keys, task.segment, place(task.home)
+    found = await fetched(keys, segment)
+    if found is None:
+        raise NotFound(segment.id)
+    if checksum(found.body) != segment.checksum:
+        raise Corrupt(segment.id)
+    segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, await NewId())
+    key, copied = keys.segment(segment_id), msgspec.structs.replace(segment, id=segment_id, home=task.home, added_at=0)
+    await (PutTo(key, found.body, home) if home else Put(key, found.body))
+    there = await fetched(keys, copied)
+    if there is None or len(there.body) != len(found.body):
+        raise Corrupt("")  # and no source is
+    counts = MergeCounts(rows_in=segment.rows, rows_out=segment.rows)
+    return TaskResult(range_index=task.range_index, outputs=(copied,), counts=counts)
 
 
 def _by_bucket(task: MergeTask, rows: Iterable[Row]) -> list[list[Row]]:

@@ -3,6 +3,7 @@
 from tests.sim.sabotage_attempts import OF_ATTEMPTS
 from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_groups import OF_GROUPS
+from tests.sim.sabotage_homes import OF_HOMES
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
 from tests.sim.sabotage_pins import OF_PINS
@@ -381,4 +382,5 @@ SABOTAGES = (
     *OF_TURNS,
     *OF_UPLOADS,
     *OF_GROUPS,
+    *OF_HOMES,
 )

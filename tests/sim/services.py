@@ -37,6 +37,7 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore
 from tests.sim.dawdling import dawdling
 from tests.sim.hands import submit
+from tests.sim.places import files_of
 from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = [
@@ -103,7 +104,7 @@ def compactor(site: Site, take_over_share: float, *, stands_by: bool = False) ->
                 if coordinator is None:
                     handle = await site.open()
                     config = handle.config
-                    coordinator = Coordinator(PartitionFiles(handle.keys), actor.name, stands_by=stands_by)
+                    coordinator = Coordinator(files_of(handle.keys), actor.name, stands_by=stands_by)
                 if resting and not await coordinator.changed() and await coordinator.still_waits(config) is not None:
                     await Pause(site.rest(actor))
                     continue
@@ -188,7 +189,7 @@ async def _collected(
     sweeps = actor.say.random() < sweep_share
     if lives.is_finished(keys) and not sweeps:
         return
-    files = known.setdefault(keys, PartitionFiles(keys))
+    files = known.setdefault(keys, files_of(keys))
     done = await (collect_deleted if deleted else collect)(files, site.grace_ms)
     site.world.counts["collected"] += 1
     if done.finished:
@@ -204,7 +205,7 @@ async def sweep_what_nobody_announced(site: Site) -> None:
             continue
         if not site.oracle.announced(swept.keys):
             raise Violation(f"{swept.keys.root}: nobody announced this partition, and somebody wrote there (P21)")
-        await collect_deleted(PartitionFiles(swept.keys), site.grace_ms)  # announced since, and deleted again
+        await collect_deleted(files_of(swept.keys), site.grace_ms)  # announced since, and deleted again
         site.world.counts["sealed while a sweep looked"] += 1
 
 
@@ -214,7 +215,7 @@ def admin(site: Site) -> Life:
         while True:
             await Pause(2 * site.rest(actor))
             try:
-                files = PartitionFiles((await site.open()).keys)
+                files = files_of((await site.open()).keys)
                 manifest = await files.head()
                 ids = [s.id for s in manifest.l0] + [r.id for r in manifest.runs]
                 wanted = tuple(say.sample(ids, min(len(ids), 2))) if ids and say.random() < 0.4 else ()
@@ -236,7 +237,7 @@ def admin(site: Site) -> Life:
 
 async def _asks_for_all(site: Site) -> None:
     with contextlib.suppress(*TRANSIENT):
-        files = PartitionFiles((await site.open()).keys)
+        files = files_of((await site.open()).keys)
         await submit(files, await files.head())
 
 
@@ -250,7 +251,7 @@ def retention(site: Site, alters: bool) -> Life:
             await Pause((1 if alters else 3) * site.rest(actor))
             try:
                 handle = await site.open()
-                files = PartitionFiles(handle.keys)
+                files = files_of(handle.keys)
                 if not alters or say.random() < 0.2:
                     head = await files.head()
                     before = head.log_start_offset + say.randrange(4)
@@ -340,6 +341,6 @@ def operator(site: Site) -> Life:
                 await Pause(site.rest(actor))
             restore(site)
             with contextlib.suppress(*TRANSIENT):
-                await PartitionFiles((await site.open()).keys).manifest.commit(LiftQuarantine())
+                await files_of((await site.open()).keys).manifest.commit(LiftQuarantine())
 
     return live

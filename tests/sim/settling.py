@@ -20,10 +20,11 @@ from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded
 from tests.sim.engine import Engine
 from tests.sim.hands import asks_by_hand, submit
+from tests.sim.places import files_of
 from tests.sim.site import Site
 from tests.sim.truth import Truth
 
-__all__ = ["refuse", "settle"]
+__all__ = ["Settler", "refuse", "settle"]
 
 STEPS_UNTIL_IDLE_MAX = 200
 STEPS_STOPPED = 3
@@ -40,11 +41,11 @@ def refuse(wrong: str | None) -> None:
         raise Violation(wrong)
 
 
-class _Settler:
+class Settler:
     def __init__(self, actor: Actor, site: Site, truth: Truth, config: TopicConfig) -> None:
         self.actor, self.site, self.truth = actor, site, truth
         self.config = replace(config, compaction_paused=False)
-        self.coordinator = Coordinator(PartitionFiles(truth.keys), "settler")
+        self.coordinator = Coordinator(files_of(truth.keys), "settler")
 
     async def step(self, *, paused: bool = False) -> Step:
         return await self.step_by(replace(self.config, compaction_paused=paused))
@@ -74,13 +75,13 @@ class _Settler:
 
 
 async def settle(actor: Actor, site: Site, truth: Truth) -> None:
-    world, files = site.world, PartitionFiles(truth.keys)
+    world, files = site.world, files_of(truth.keys)
     last = [topic for topic in site.oracle.topics if topic.topic_id == truth.keys.topic_id][-1]
     world.now_ms += PINS_EXPIRE_MS + 2 * site.skew_ms
     if last.deleted:
         await files.manifest.commit(Seal())
     else:
-        await _compact(_Settler(actor, site, truth, parse(last.config)), files, last)
+        await _compact(Settler(actor, site, truth, parse(last.config)), files, last)
     for _ in range(4):
         await Pause(2 * site.grace_ms + 2_000)
         for passes in (collect, sweep):
@@ -89,7 +90,7 @@ async def settle(actor: Actor, site: Site, truth: Truth) -> None:
             refuse(site.oracle.judge.left_by_a_pass(world.objects, truth.keys.root, before))
 
 
-async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) -> None:
+async def _compact(settler: Settler, files: PartitionFiles, last: TopicFile) -> None:
     world, truth, dice = settler.site.world, settler.truth, random.Random(f"{settler.site.world.seed}/judge at rest")
     if dice.random() < QUARANTINED_SHARE:
         await _meets_damage(settler)
@@ -127,13 +128,13 @@ async def _compact(settler: _Settler, files: PartitionFiles, last: TopicFile) ->
             await merges_around(settler.actor, settler.site, files, settler.step_by)
 
 
-def _may_merge_around(settler: _Settler) -> bool:
+def _may_merge_around(settler: Settler) -> bool:
     config, keys = settler.config, settler.site.keys
     only = config.compacted and not config.deleting
     return only and None not in keys[:2] and settler.truth.keys.partition == 0
 
 
-async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
+async def _until_idle_while_outputs_rot(settler: Settler) -> Step:
     """What is recorded is damaged, a few times. Damage that the look before the commit does not see, which reads no
     whole object, is met by a later job; then it is mended as any other."""
     world = settler.site.world
@@ -141,13 +142,13 @@ async def _until_idle_while_outputs_rot(settler: _Settler) -> Step:
     await settler.until_idle()
     world.when_recorded = None
     restore(settler.site)
-    await PartitionFiles(settler.truth.keys).manifest.commit(LiftQuarantine())
+    await files_of(settler.truth.keys).manifest.commit(LiftQuarantine())
     return await settler.until_idle()
 
 
-async def _meets_damage(settler: _Settler) -> None:
+async def _meets_damage(settler: Settler) -> None:
     """A segment is damaged, and a job reads it."""
-    files = PartitionFiles(settler.truth.keys)
+    files = files_of(settler.truth.keys)
     harm_a_segment(settler.site, settler.actor)
     await submit(files, await files.head())
     for _ in range(STEPS_STOPPED):
@@ -155,7 +156,7 @@ async def _meets_damage(settler: _Settler) -> None:
             await settler.step()
 
 
-def _owes_nothing(settler: _Settler) -> None:
+def _owes_nothing(settler: Settler) -> None:
     site, keys = settler.site, settler.truth.keys
     refuse(site.oracle.judge.owed(keys.root, keys.topic_id, site.world.now_ms))
     site.world.held("R3", "R4")

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import msgspec
 
+from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
 from tests.sim.applications import Applications
@@ -14,6 +15,7 @@ from tests.sim.contents import Contents, Reign
 from tests.sim.followed import Followed
 from tests.sim.frames import Step, counted_as, kind_of_commit, unwarranted
 from tests.sim.harms import Harms
+from tests.sim.housed import Housed
 from tests.sim.judge.floors import bounds_of, log_start
 from tests.sim.judge.partition import Partition
 from tests.sim.judge.settings import Settings, settings
@@ -59,6 +61,7 @@ class Truth:
         self.boundary: Boundary | None = None
         self.harms = Harms()
         self.readings = Readings()
+        self.housed = Housed(keys, world.store)
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
         self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
@@ -104,8 +107,10 @@ class Truth:
         """Whether it is there, or was lost by no fault of the protocol."""
         return self.keys.segment(segment_id) in self.world.objects or segment_id in self.harms.now
 
-    def segment_put(self, key: str, body: bytes) -> None:
+    def segment_put(self, key: str, body: bytes, home: str = "") -> None:
         segment_id = self.keys.segment_id(key)
+        if home:
+            self._refuse(self.housed.uncovered(home, self.head, self.ledger.state), f"{segment_id} is uploaded, and ")
         if segment_id is not None and segment_id not in self.contents.stored:
             self.contents.stored[segment_id] = decode(body)
 
@@ -160,8 +165,11 @@ class Truth:
             if not self.present(ref.id):
                 self.fail(f"manifest {number} names {ref.id}, which is not there (P7, P10)")
             self._named[ref.id] = [number, 0]
+            self._refuse(self.housed.elsewhere(ref), f"manifest {number} ")
         for ref in taken:
             self._named[ref.id][1] = number
+        self._refuse(self.housed.retired_wrongly(previous, manifest), f"manifest {number} ")
+        self._refuse(self.housed.all_covered(manifest, self.ledger.state), f"with manifest {number} ")
         l0 = [ref for ref in added if ref.base_offset is not None]
         if added:
             self.world.held("P7" if l0 else "P10")
@@ -183,7 +191,9 @@ class Truth:
 
     def _frame(self, previous: Manifest, manifest: Manifest) -> None:
         jobs = () if self.ledger.state is None else self.ledger.state.jobs
-        step = Step(previous, manifest, self.dead, frozenset(job.id for job in jobs))
+        fresh = {done.id for done in manifest.completed_jobs} - {done.id for done in previous.completed_jobs}
+        moves = any(job.relocates for job in jobs if job.id in fresh)
+        step = Step(previous, manifest, self.dead, frozenset(job.id for job in jobs), moves)
         kind = kind_of_commit(step)
         wrong = unwarranted(step, kind)
         if wrong is not None:
@@ -237,9 +247,6 @@ class Truth:
         if fresh[0] in self.ledger.committed:
             self.fail(f"job {job.id} commits twice (P13)")
         self.ledger.committed.add(job.id)
-        if any(done.counts.rows_in and not done.kept_bytes for done in job.done):
-            self._counted = False
-            self.world.counts["bytes were not counted"] += 1
         self._count(f"{job.kind}")
         if {ref.id for ref in taken} != set(job.segments):
             self.fail(f"job {job.id} takes other segments than it held (P8)")
@@ -247,7 +254,22 @@ class Truth:
         if recorded != {ref.id for ref in made} or len(job.done) != len(job.plan.ranges):
             self.fail(f"job {job.id} commits outputs that are not recorded (P11)")
         self.ledger.commits(author, job.id, made)
-        others = [ref for ref in manifest.segments() if ref.id not in recorded]
+        if job.relocates:
+            self._relocation(job, {ref.id: ref for ref in made}, {ref.id: ref for ref in taken})
+        else:
+            self._merge(job, previous, manifest, made, taken)
+
+    def _merge(
+        self, job: Job, previous: Manifest, manifest: Manifest, made: list[SegmentRef], taken: list[SegmentRef]
+    ) -> None:
+        assert job.plan is not None
+        if any(done.counts.rows_in and not done.kept_bytes for done in job.done):
+            self._counted = False
+            self.world.counts["bytes were not counted"] += 1
+        if any(ref.home for ref in made):
+            self.fail(f"job {job.id} merges into another home than the warehouse (RFC 0031)")
+        ours = {ref.id for ref in made}
+        others = [ref for ref in manifest.segments() if ref.id not in ours]
         now_ms = self.world.now_ms + self.error_ms
         wrong = self.contents.merged_wrongly(taken, made, manifest, job.kind, now_ms)
         wrong = wrong or self.contents.cut_wrongly(made, max(config.output_bytes for config in self.configs))
@@ -257,6 +279,17 @@ class Truth:
         if manifest.cleaned_to > previous.cleaned_to and any(ref.min_offset < manifest.cleaned_to for ref in others):
             self.fail(f"cleaned_to is {manifest.cleaned_to}, and a segment left out begins below (P9, R4)")
         self.world.held("P5", "P8", "P11", "P13", "R4", "R5", *(("P9",) if job.kind == "clean" else ()))
+
+    def _relocation(self, job: Job, made: dict[str, SegmentRef], taken: dict[str, SegmentRef]) -> None:
+        """What else its commit may change, the judge says."""
+        for done in job.done:
+            copy, source = made[done.outputs[0].id], taken[job.segments[done.index]]
+            if self.contents.stored[copy.id] != self.contents.stored[source.id] or copy.checksum != source.checksum:
+                self.fail(f"{copy.id} does not hold what {source.id} does, and takes its place (P21)")
+            if source.base_offset is not None:
+                self.fail(f"L0 segment {source.id} is moved (RFC 0031)")
+        self.world.counts["segment relocated" if job.home else "segment recalled"] += len(made)
+        self.world.held("P5", "P8", "P11", "P13", "P18", "P21")
 
     def _quarantine(self, author: Author, manifest: Manifest) -> None:
         self._count("quarantine")

@@ -27,6 +27,7 @@ from tests.sim import services
 from tests.sim.actors import TRANSIENT, Life, is_no_fault_of_ours, records, transactional
 from tests.sim.cast import Actor, Damaged, Violation
 from tests.sim.judge.uploads import AtMost
+from tests.sim.places import files_of
 from tests.sim.rows import Row, by_key, encode, reference
 from tests.sim.site import Handle, Site
 
@@ -127,7 +128,7 @@ def uploader(site: Site, writes: Writes) -> Life:
                     continue
                 if driver is None or actor.say.random() < ANEW_SHARE:
                     handle = await site.open()
-                    driver = Driver(site, actor, writes, handle, PartitionFiles(handle.keys))
+                    driver = Driver(site, actor, writes, handle, files_of(handle.keys))
                 await driver.handle.fresh(actor)
                 await driver.write(number, await writes.batch(site, actor, number))
             except (*TRANSIENT, AlreadyExists):
@@ -141,7 +142,7 @@ async def _asked(site: Site, actor: Actor, unknown: Unknown) -> range | None:
     sent the same."""
     batch, sent_as = unknown.batch, (unknown.keys.topic_id, unknown.upload)
     try:
-        offsets = await outcome(PartitionFiles(unknown.keys), unknown.token, settle=actor.say.random() < 0.3)
+        offsets = await outcome(files_of(unknown.keys), unknown.token, settle=actor.say.random() < 0.3)
     except TRANSIENT:
         return None
     site.world.counts[f"outcome of an upload: {'not appended' if offsets is None else 'appended'}"] += 1

@@ -5,11 +5,11 @@ import contextlib
 import random
 
 from lithify.compactor.request_edits import RequestCancel
-from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Violation
+from tests.sim.places import files_of
 from tests.sim.site import Site
 from tests.sim.world import World
 
@@ -36,7 +36,7 @@ def canceller(site: Site) -> Life:
         while True:
             await Pause(int(1 + actor.say.random() * 4) * site.rest(actor))
             with contextlib.suppress(*TRANSIENT, InvalidRequest):  # it has ended meanwhile
-                files = PartitionFiles((await site.open()).keys)
+                files = files_of((await site.open()).keys)
                 state = await files.compactor_state()
                 running = [job.id for job in (() if state is None else state.jobs) if job.plan is not None]
                 if running:

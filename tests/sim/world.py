@@ -24,6 +24,7 @@ from lithify.store.port import (
     NewId,
     Now,
     Object,
+    OwnHome,
     Page,
     Pause,
     Request,
@@ -31,6 +32,7 @@ from lithify.store.port import (
 from lithify.store.reply_clock import REPLIES_KEPT, ReplyClock
 from tests.sim.cast import WORKER, Actor, Answers, Author, Climate, Violation, Witness
 from tests.sim.faulty import FaultyStore
+from tests.sim.places import GetFrom, place
 from tests.sim.schedule import Scheduler
 
 __all__ = ["World"]
@@ -38,7 +40,7 @@ __all__ = ["World"]
 START_MS = 1_700_000_000_000
 STALE_MS_MAX = 1_000  # how far a client's idea of the store's clock lies behind it, at most
 JUMPS_MS = (1_000, 5_000, 31_000, 61_000, 600_000, 86_400_000)
-RETRIED = frozenset((Get, Head, List, Folders))  # by the store itself: their failures are rarer
+RETRIED = frozenset((Get, GetFrom, Head, List, Folders, OwnHome))  # by the store itself: their failures are rarer
 RETRIED_SHARE = 0.2
 SEGMENTS = "/segments/"
 STALLS_MS_MAX = 60_000
@@ -339,8 +341,12 @@ class World:
         if isinstance(request, Pause):
             actor.wake_ms = self.now_ms + int(request.ms * (0.5 + actor.luck.random() / 2))
             return None
-        if type(request) in (VerifyOutputs, WeighSegment):
+        if isinstance(request, VerifyOutputs | WeighSegment):
             self.store.let_in(actor, type(request).__name__)
+            looked_at = request.segments if isinstance(request, VerifyOutputs) else (request.segment,)
+            for home in dict.fromkeys(map(place, looked_at)):
+                if home:
+                    self.store.of_another_place(actor, home)
         if isinstance(request, WeighSegment) and fault not in (None, "dark") and float(fault or 0) < 0.5:
             self.note(actor, "weighsegment: damaged on its way")
             self.engine.answer(actor, request)

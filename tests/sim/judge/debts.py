@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.judge.floors import log_start
+from tests.sim.judge.homes import HOMES_MAX, owes_cold
 from tests.sim.judge.layout import Json, Unit, cleaned_to, segments_of, units_of
 from tests.sim.judge.settings import Settings
 
@@ -56,7 +57,7 @@ def dues_of_cleaning(manifest: Json, config: Settings, now_ms: int) -> Iterator[
             yield f"tombstones expired at {last_ms}, it is {now_ms} (C10)"
 
 
-def owed(manifest: Json, config: Settings, now_ms: int) -> Iterator[str]:
+def owed(manifest: Json, config: Settings, now_ms: int, homes_max: int = HOMES_MAX) -> Iterator[str]:
     """Nothing, where everything has come to rest. Tiers of runs are left out: which of them pay is a choice."""
     floor = log_start(manifest, now_ms)
     below = [each["id"] for each in segments_of(manifest) if each["max_offset"] < floor]
@@ -69,3 +70,4 @@ def owed(manifest: Json, config: Settings, now_ms: int) -> Iterator[str]:
         yield f"{len(loose)} L0 segments are left, tiered at {config.l0_tier} (RFC 0008)"
     if config.compacted:
         yield from dues_of_cleaning(manifest, config, now_ms)
+    yield from owes_cold(manifest, config, now_ms, homes_max)

@@ -28,14 +28,16 @@ def log_start(manifest: Json, now_ms: int) -> int:
     return floor
 
 
-def stored_wrongly(previous: Json, manifest: Json, plan_floor: int | None) -> str | None:
+def stored_wrongly(previous: Json, manifest: Json, plan_floor: int | None, *, moves: bool = False) -> str | None:
     """What is wrong with the floor that a commit stored, made at its own time upon `previous`. `plan_floor`: of the job
-    that it commits."""
+    that it commits; `moves`: it is a relocation."""
     at_ms, before = manifest["committed_at_ms"], previous.get("log_start_offset", 0)
     floor, reckoned = manifest.get("log_start_offset", 0), log_start(previous, at_ms)
     if manifest.get("sealed"):
         return None
-    if plan_floor is not None:
+    if moves:
+        allowed = {before}
+    elif plan_floor is not None:
         allowed = {max(reckoned, plan_floor)}
     elif _must_store(previous, manifest):
         allowed = {max(reckoned, manifest.get("deleted_to", 0))}

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tests.sim.judge import remains
 from tests.sim.judge.debts import owed
+from tests.sim.judge.homes import HOMES_MAX, MOVES_MAX, forgotten_too_late
 from tests.sim.judge.layout import load, place_of
 from tests.sim.judge.owners import BOUNDS
 from tests.sim.judge.partition import Asker, Partition
@@ -32,6 +33,8 @@ class Judge:
         self.inputs_max = INPUTS_MAX  # of one merge
         self.pins_max: Mapping[str, int] = BOUNDS
         self.uploads_max: AtMost = AT_MOST
+        self.homes_max, self.moves_max = HOMES_MAX, MOVES_MAX
+        self.others = set[str]()  # homes that are another warehouse's
         self.partitions: dict[str, Partition] = {}  # by root
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
         self._deleted: set[str] = set()  # ids of topics
@@ -66,6 +69,7 @@ class Judge:
         assert place.number is not None
         asker = self._asker(author, who, began, place.topic_id, now_ms)
         asker = asker._replace(who=who, bounds=self.pins_max, uploads_max=self.uploads_max)
+        asker = asker._replace(moves_max=self.moves_max, others=self.others)
         wrong = next(self.partition(place.root).created(asker, place.folder, place.number, body, now_ms), None)
         return wrong and f"{place.root}: {wrong}"
 
@@ -91,12 +95,14 @@ class Judge:
 
     def owed(self, root: str, topic_id: str, now_ms: int) -> str | None:
         """What the partition still owes at `now_ms`, though everything has come to rest."""
-        found = next(owed(self.partition(root).head, self._of(topic_id)[-1], now_ms - self._error_ms), None)
+        found = next(
+            owed(self.partition(root).head, self._of(topic_id)[-1], now_ms - self._error_ms, self.homes_max), None
+        )
         return found and f"{root}: at rest {found}"
 
     def may_owe(self, root: str, topic_id: str, now_ms: int) -> bool:
         """By some clock. What is due stays due, so the latest one tells."""
-        return any(owed(self.partition(root).head, self._of(topic_id)[-1], now_ms + self._error_ms))
+        return any(owed(self.partition(root).head, self._of(topic_id)[-1], now_ms + self._error_ms, self.homes_max))
 
     def stand(self, root: str) -> remains.Stand:
         partition = self.partition(root)
@@ -114,6 +120,12 @@ class Judge:
         pinned = [m for each in head.get("checkpoints", ()) if (m := partition.manifest(each["manifest"])) is not None]
         ours = [key for key in keys if key not in others]
         return remains.left_over(ours, root, head, pinned, partition.boundary, state.get("history", ()))
+
+    def noted_too_long(self, root: str, places: Collection[str]) -> str | None:
+        """`places`: where objects of the partition are, besides the warehouse."""
+        partition = self.partition(root)
+        wrong = forgotten_too_late(partition.head, partition.state.get("history", ()), places)
+        return wrong and f"{root}: at rest {wrong}"
 
     def unaccounted(self, keys: Iterable[str], topic: str, others: Collection[str]) -> str | None:
         return remains.unaccounted(keys, self.partitions.keys(), topic, others)

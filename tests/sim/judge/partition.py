@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tests.sim.judge.chains import broken
 from tests.sim.judge.floors import log_start, misdated, stored_wrongly
 from tests.sim.judge.groups import appended_wrongly
+from tests.sim.judge.homes import MOVES_MAX, moved_wrongly
 from tests.sim.judge.layout import Json, load, segments_of, units_of
 from tests.sim.judge.leases import claimed_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
@@ -38,6 +39,8 @@ class Asker(NamedTuple):
     who: object = None  # of whom `author` is one life
     bounds: Mapping[str, int] = BOUNDS  # of the pins of each owner
     uploads_max: AtMost = AT_MOST
+    moves_max: int = MOVES_MAX
+    others: Collection[str] = ()  # homes that are another warehouse's
 
 
 class Partition:
@@ -91,7 +94,8 @@ class Partition:
     def _in_force(self, asker: Asker) -> InForce:
         heads, states = _since(self.heads, asker.began_ms), _since(self.states, asker.began_ms)[:-1]
         times = asker.since_ms, asker.until_ms
-        return InForce(heads, asker.configs, *times, asker.deleted, states, asker.inputs_max)
+        known = InForce(heads, asker.configs, *times, asker.deleted, states, asker.inputs_max)
+        return known._replace(moves_max=asker.moves_max, others=asker.others)
 
     def _merged_while_asked(self, request: str) -> dict[str, frozenset[str]]:
         """By source: all that its merge took. Only of merges whose end was recorded while `request` waited: an end
@@ -114,8 +118,9 @@ class Partition:
         jobs = {each["id"] for each in previous.get("completed_jobs", ())}
         done = next((each["id"] for each in manifest.get("completed_jobs", ()) if each["id"] not in jobs), None)
         job = next((each for each in self.state.get("jobs", ()) if each["id"] == done), None)
+        moves = job is not None and job["kind"] == "relocate"
         floor = None if job is None else job["plan"]["rules"]["floor"]
-        yield from _one(stored_wrongly(previous, manifest, floor))
+        yield from _one(stored_wrongly(previous, manifest, floor, moves=moves))
         yield from _one(pinned_wrongly(previous, manifest, asker.lifetimes_ms))
         yield from _one(let_go_by_another(previous, manifest, self._pinned_by, asker.who, asker.bounds))
         for each in manifest.get("checkpoints", ()):
@@ -123,7 +128,10 @@ class Partition:
         yield from _one(uploaded_wrongly(previous, manifest, asker.lifetimes_ms, asker.uploads_max))
         yield from _one(appended_wrongly(previous, manifest, asker.configs))
         yield from _one(let_go_wrongly(previous, manifest, self.manifest))
-        if job is not None:
+        if job is not None and moves:
+            wrong = moved_wrongly(job, previous, manifest)
+            yield from _one(wrong and f"job {job['id']} {wrong}")
+        elif job is not None:
             yield from self._merged(job, previous, manifest)
         there = {record.offset: record.timestamp_ms for ref in segments_of(manifest) for record in self.records.of(ref)}
         yield from _one(

@@ -1,11 +1,12 @@
 """What an admission freezes, by P8, P9 and RFC 0004: exactly what one manifest, one configuration and one reading of
 the clock come to, all of them in force since the step began."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.sim.judge.debts import cleanable, dues_of_cleaning, is_old
 from tests.sim.judge.floors import log_start
+from tests.sim.judge.homes import MOVES_MAX, admitted_wrongly
 from tests.sim.judge.layout import Json, Unit, as_unit, index_of, segments_of, units_of
 from tests.sim.judge.settings import LARGEST, Settings
 from tests.sim.judge.tiers import INPUTS_MAX, asked_for, held_wrongly, tiered_wrongly
@@ -24,6 +25,8 @@ class InForce(NamedTuple):
     states: Sequence[Json] = ()  # `.compactor` files, before the one that is judged
     inputs_max: int = INPUTS_MAX
     merged: Mapping[str, frozenset[str]] = {}  # by source: all that its merge took
+    moves_max: int = MOVES_MAX
+    others: Collection[str] = ()  # homes that are another warehouse's
 
 
 def planned_wrongly(job: Json, known: InForce, *, paused: bool | None) -> str | None:
@@ -49,6 +52,9 @@ def _wrong(job: Json, manifest: Json, config: Settings, known: InForce, *, pause
         yield "is admitted in quarantine (R6)"
     if paused or (paused is None and config.paused):
         yield "is admitted while compaction is paused (RFC 0008)"
+    if job["kind"] == "relocate":
+        yield from _relocation(job, manifest, config, known)
+        return
     held = set(job["segments"])
     units = units_of(manifest)
     chosen: list[Unit] = []
@@ -81,6 +87,19 @@ def _wrong(job: Json, manifest: Json, config: Settings, known: InForce, *, pause
         yield "is called a clean, and drops nothing (R4)"
     if plan["output_bytes"] != config.output_bytes:
         yield f"cuts its outputs at {plan['output_bytes']}, not at {config.output_bytes} (R5)"
+
+
+def _relocation(job: Json, manifest: Json, config: Settings, known: InForce) -> Iterator[str]:
+    found = ""
+    for state in known.states or ({},):
+        held = {name for each in state.get("jobs", ()) for name in each.get("segments", ())}
+        requests = (each for each in state.get("jobs", ()) if each["status"] == "submitted")
+        asked = [each.get("home", "") for each in requests if each.get("kind") == "relocate"]
+        wrong = next(admitted_wrongly(job, manifest, config, held, asked, known.moves_max), None)
+        if wrong is None:
+            return
+        found = wrong
+    yield found
 
 
 def _horizon(config: Settings, clock_ms: int) -> int:

@@ -4,6 +4,7 @@ end a job as cancelled."""
 from collections.abc import Iterator
 
 from tests.sim.judge.debts import is_old
+from tests.sim.judge.homes import elsewhere
 from tests.sim.judge.layout import Json, live, units_of
 from tests.sim.judge.plans import InForce
 from tests.sim.judge.settings import LARGEST, Settings
@@ -26,6 +27,8 @@ def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
         by = after.get("ended_by")
         asked = by == "request" and before.get("cancel_requested", False)
         holds = asked or (by == "alteration" and category == "altered" and _altered(before, known))
+    elif before.get("kind") == "relocate":
+        holds = planned or _move_is_refused(before, status, category, known)  # the rest is the ledger's to judge
     elif planned:
         holds = status == "completed" or category != "unavailable"  # the rest is the ledger's to judge
     elif status == "completed":
@@ -35,6 +38,23 @@ def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
     if holds:
         return None
     return f"ends as {status} ({category}: {after.get('reason', '')[:80]}), and that was not so (P15)"
+
+
+def _move_is_refused(job: Json, status: str, category: str, known: InForce) -> bool:
+    home = job.get("home", "")
+    if status == "completed":
+        return any(not elsewhere(manifest, home) for manifest in known.manifests)
+    if category == "attempts":
+        return any(len(elsewhere(manifest, home)) > known.moves_max for manifest in known.manifests)
+    moved = [each for s in known.states for each in s.get("history", ()) if each.get("kind") == "relocate"]
+    if any(each.get("home", "") == home and each["status"] == "failed" for each in moved):
+        return True  # a part of it failed
+    if category in ("unavailable", "store_denied"):
+        return "://" in home  # it is away: the warehouse itself would take no file that says so
+    if category != "invalid":
+        return False
+    held = {name for state in known.states for each in state.get("jobs", ()) for name in each.get("segments", ())}
+    return home in known.others or any(each["id"] in held for m in known.manifests for each in elsewhere(m, home))
 
 
 def _pairs(known: InForce) -> Iterator[tuple[Json, Settings]]:
@@ -127,7 +147,7 @@ def asked_otherwise(previous: Json, state: Json, known: InForce) -> str | None:
 
 
 def _completed(job: Json) -> bool:
-    return job["status"] == "completed" and bool(job.get("sources"))
+    return job["status"] == "completed" and bool(job.get("sources")) and job.get("kind") != "relocate"
 
 
 def _instead(asked: list[str], done: Json, manifest: Json) -> list[str]:

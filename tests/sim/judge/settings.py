@@ -16,7 +16,10 @@ def _documented() -> dict[str, str]:
     return dict(re.findall(r"^\| `([a-z0-9.]+)` \| `([^`]*)` \|", text, re.MULTILINE))
 
 
-DEFAULTS = _documented()
+OF_HOMES = {"cold.location": "", "cold.storage.class": "", "hot.retain.segments": "4"} | dict.fromkeys(
+    ("local.retention.ms", "local.retention.bytes"), "-2"
+)  # RFC 0031
+DEFAULTS = OF_HOMES | _documented()
 
 
 class Bounds(NamedTuple):
@@ -46,6 +49,10 @@ class Settings(NamedTuple):
     attempts_max: int
     paused: bool
     application_ms: int  # how long an idle one is remembered, at least
+    cold_home: str = ""
+    local_ms: int = -2
+    local_bytes: int = -2
+    hot_segments: int = 4
 
     @property
     def order(self) -> str:
@@ -72,4 +79,8 @@ def settings(version: int, config: Mapping[str, str]) -> Settings:
         attempts_max=int(values["compaction.attempts.max"]),
         application_ms=int(values["transactional.id.expiration.ms"]),
         paused=values["compaction.paused"].lower() == "true",
+        cold_home=values["cold.location"] or (values["cold.storage.class"] and f"class:{values['cold.storage.class']}"),
+        local_ms=int(values["local.retention.ms"]),
+        local_bytes=int(values["local.retention.bytes"]),
+        hot_segments=int(values["hot.retain.segments"]),
     )

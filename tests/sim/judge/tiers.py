@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import dropwhile
 
 from tests.sim.judge.debts import cleanable, dues_of_cleaning, is_old
+from tests.sim.judge.homes import home_of
 from tests.sim.judge.layout import Json, Unit, cleaned_to, units_of
 from tests.sim.judge.settings import Settings
 
@@ -80,8 +81,13 @@ def _tierable(manifest: Json, config: Settings, runs: Sequence[Unit]) -> Sequenc
     """The clean run is in no tier; nor, in the order of offsets, one as large as an output, or what is older."""
     if config.compacted:
         return [run for run in runs if run.max_offset >= cleaned_to(manifest)]
-    full = [at for at, run in enumerate(runs, 1) if run.bytes >= config.output_bytes]
+    full = [at for at, run in enumerate(runs, 1) if run.bytes >= config.output_bytes or _moved(run)]
     return runs[max(full, default=0) :]
+
+
+def _moved(run: Unit) -> bool:
+    """Whether a part of it is in another home, and would come back (RFC 0031)."""
+    return any(home_of(each) for each in run.segments)
 
 
 def _steps(runs: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
