@@ -17,9 +17,11 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state, held_by
 from lithify.store.errors import InvalidRequest
+from lithify.store.home_names import physical
+from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
 
-__all__ = ["HomeUse", "PartitionHomes", "relocate", "status"]
+__all__ = ["HomeUse", "PartitionHomes", "adopt", "relocate", "status"]
 
 
 class HomeUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +107,16 @@ def relocate(known: KnownPartitions, topic: str, partition: int, home: str | Non
 
     job, now_ms = known.run(found.keys, request)
     return compaction_info(topic, partition, job, now_ms)
+
+
+def adopt(known: KnownPartitions, topic: str) -> str:
+    """The cold home that was adopted."""
+    found = partition_at(known, topic, 0)
+    home = parse(found.topic.config).cold_home
+    if physical(home) == HERE:
+        raise InvalidRequest(f"topic {topic} has no cold home of its own: there is nothing to adopt")
+    adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store.url)
+    return home
 
 
 def _refuse_unknown(manifest: Manifest, config: TopicConfig, home: str) -> None:

@@ -11,6 +11,7 @@ from lithify.admin.counters import BUCKETS_S, COUNTERS, DURATION, Tally
 from lithify.admin.gauges import GAUGES, TOPICS_MAX, UNREADABLE, Metric, Series, gauged
 from lithify.admin.survey import Overview
 from lithify.events.types import Event
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import LithifyError
 from lithify.store.port import PRICES_USD, RequestCounts
 from lithify.store.timings import REQUEST_BOUNDS_S, RequestTimes, Spans
@@ -52,13 +53,35 @@ _TIMES = Metric(
     "how long a request took, repetitions by its client and failures included; not of output_requests",
 )
 _OF_STORE = (_REQUESTS, _DOLLARS, _BYTES, _CONFLICTS, _FAILURES, _TIMES)
+_CACHE_READS = Metric(
+    "lithify_disk_cache_reads_total",
+    "counter",
+    ("kind",),
+    "reads of segments by way of the cache on disk: hit; miss; of the misses, damaged ones found an entry with a wrong "
+    "checksum",
+)
+_CACHE_BYTES = Metric(
+    "lithify_disk_cache_bytes_total",
+    "counter",
+    ("kind",),
+    "bytes of those reads: hit from the cache, miss from a store",
+)
+_CACHE_FAILURES = Metric(
+    "lithify_disk_cache_failures_total",
+    "counter",
+    (),
+    "times that the folder of the cache could not be read or written",
+)
+_OF_CACHE = (_CACHE_READS, _CACHE_BYTES, _CACHE_FAILURES)
 
-METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *COUNTERS, DURATION, *_OF_STORE)
+_OF_PROCESS = (*COUNTERS, DURATION, *_OF_STORE, *_OF_CACHE)
+
+METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *_OF_PROCESS)
 
 
 class Metrics:
-    """Thread-safe. `overview`: of `Admin`; `requests`, `times`: of the store that it asks. `sink`: for a compactor and
-    the collectors of this process."""
+    """Thread-safe. `overview`: of `Admin`; `requests`, `times`: of the store that it asks; `disk_cache`: of its
+    `Homes`. `sink`: for a compactor and the collectors of this process."""
 
     def __init__(
         self,
@@ -66,10 +89,12 @@ class Metrics:
         requests: Callable[[], RequestCounts],
         topics_max: int = TOPICS_MAX,
         times: Callable[[], RequestTimes] = RequestTimes,
+        disk_cache: Callable[[], DiskCacheCounts] = DiskCacheCounts,
     ) -> None:
         self._overview = overview
         self._requests = requests
         self._times = times
+        self._disk_cache = disk_cache
         self._topics_max = topics_max
         self._tally = Tally(topics_max)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -89,6 +114,7 @@ class Metrics:
         yield from (_family(metric, counted[metric.name]) for metric in COUNTERS)
         yield _histogram(DURATION, self._tally.durations(), BUCKETS_S)
         yield from self._of_store()
+        yield from self._of_disk_cache()
 
     def _of_survey(self) -> Iterator[Any]:
         try:
@@ -117,6 +143,13 @@ class Metrics:
         times = self._times()
         yield _family(_FAILURES, times.failures)
         yield _histogram(_TIMES, {(request,): spans for request, spans in times.spans.items()}, REQUEST_BOUNDS_S)
+
+    def _of_disk_cache(self) -> Iterator[Any]:
+        counts = self._disk_cache()
+        reads = {("hit",): counts.hits, ("miss",): counts.misses, ("damaged",): counts.damaged}
+        yield _family(_CACHE_READS, reads)
+        yield _family(_CACHE_BYTES, {("hit",): counts.hit_bytes, ("miss",): counts.missed_bytes})
+        yield _family(_CACHE_FAILURES, {(): counts.failures})
 
 
 def _family(metric: Metric, series: Series) -> Any:

@@ -33,8 +33,9 @@ def observe(
     and the sum: OpenTelemetry observes no histograms of others. An export makes a survey if the last one is older than
     `survey_ms`.
     """
-    admin, store = Admin(warehouse, survey_ms=survey_ms), warehouse.driver.store
-    metrics = Metrics(admin.overview, store.requests, topics_max, store.request_times)
+    admin, homes = Admin(warehouse, survey_ms=survey_ms), warehouse.driver.homes
+    store = homes.here
+    metrics = Metrics(admin.overview, store.requests, topics_max, store.request_times, homes.cache_counts)
     meter = (provider or get_meter_provider()).get_meter("lithify")
     shared = _Shared(metrics)
     for metric in METRICS:

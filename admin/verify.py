@@ -6,7 +6,7 @@ as data.
 
 import functools
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -241,7 +241,7 @@ class _Look(msgspec.Struct, frozen=True):
     """What a partition's files say: the segments to check, unnamed objects, and problems with the files."""
 
     keys: PartitionKeys
-    homes: frozenset[str]
+    homes: Collection[str]
     head: Manifest
     refs: dict[str, SegmentRef]
     unnamed: dict[str, int]  # key -> bytes

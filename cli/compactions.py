@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lithify.compactor.info import CompactionInfo
     from lithify.manifest.jobs import Estimate, MergeCounts, Status
 
-__all__ = ["compaction", "owner_text", "show", "show_compactions"]
+__all__ = ["compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
 
 _PASSED_SHOWN = 20
 _LOOKS_IN_VAIN = 20  # a second apart; a compactor looks every 15 s, unless the partition rests
@@ -33,7 +33,8 @@ def compaction() -> None:
     """Request compactions, follow their progress, and see why nothing is compacted."""
 
 
-def _partitions(invocation: Invocation, topic: str, partition: int | None) -> list[int]:
+def partitions(invocation: Invocation, topic: str, partition: int | None) -> list[int]:
+    """The partitions of `topic`, or the one that was named."""
     known = invocation.admin().topic(topic)
     return list(range(known.partitions)) if partition is None else [partition]
 
@@ -55,14 +56,19 @@ def submit(
     """
     if full == (sources is not None):
         raise InvalidRequest("give either --full or --sources ID,ID")
-    numbers = _partitions(invocation, topic, partition)
+    numbers = partitions(invocation, topic, partition)
     if sources is not None and len(numbers) > 1:
         raise InvalidRequest(f"--sources applies to one partition: choose one of the {len(numbers)} with --partition")
     chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
     admin = invocation.admin()
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
-    output = invocation.output
-    texts = (_submitted(admin, topic, *each) for each in zip(numbers, infos, strict=True))
+    return tell_submitted(invocation, infos, wait=wait)
+
+
+def tell_submitted(invocation: Invocation, infos: "Sequence[CompactionInfo]", *, wait: bool) -> int:
+    """Show what was requested, in partitions of one topic; with `wait`, wait for its end. Returns the exit code."""
+    admin, output = invocation.admin(), invocation.output
+    texts = [_submitted(admin, info) for info in infos]
     if not wait:
         output.answer(infos, lambda: output.lines(texts))
         return 0
@@ -73,7 +79,7 @@ def submit(
     return 0 if all(each.status == "completed" for each in ended) else FAILED
 
 
-def _waited(admin: "Admin", output: Output, infos: "list[CompactionInfo]") -> "list[CompactionInfo]":
+def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -> "list[CompactionInfo]":
     """The bar is of all compactions together; each counts a hundred."""
     from lithify.admin.waiting import finished
 
@@ -92,8 +98,9 @@ def _waited(admin: "Admin", output: Output, infos: "list[CompactionInfo]") -> "l
         return finished(admin, infos, tell)
 
 
-def _submitted(admin: "Admin", topic: str, partition: int, info: "CompactionInfo") -> str:
-    explained = admin.explain(topic, partition)
+def _submitted(admin: "Admin", info: "CompactionInfo") -> str:
+    topic, partition, _ = info.id.split("/")
+    explained = admin.explain(topic, int(partition))
     waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
     return f"{info.id} {info.status}{waits}"
 

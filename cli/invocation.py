@@ -113,7 +113,9 @@ class Invocation:
         """The storage options, if `url` belongs to the same kind of store."""
         mine = (self.warehouse_url or "").partition("://")[0]
         theirs = url.partition("://")[0]
-        return self.storage_options if mine.replace("s3a", "s3") == theirs.replace("s3a", "s3") else {}
+        if mine.replace("s3a", "s3") != theirs.replace("s3a", "s3"):
+            return {}
+        return {name: value for name, value in self.storage_options.items() if name not in ("cache", "homes")}
 
     def close(self) -> None:
         if self._open is not None:

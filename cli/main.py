@@ -30,6 +30,7 @@ _COMMANDS = {
     "transaction": "lithify.cli.transactions",
     "compactor": "lithify.cli.service",
     "compaction": "lithify.cli.compactions",
+    "home": "lithify.cli.homes",
     "gc": "lithify.cli.garbage",
     "serve": "lithify.cli.serving",
     "checkpoint": "lithify.cli.checkpoints",

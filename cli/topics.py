@@ -1,18 +1,18 @@
 """`lithify topic`: create, list, describe, alter, delete, delete-records."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from lithify.cli.confirming import confirm
 from lithify.cli.consumers import show_consumers
-from lithify.cli.failures import Declined, code_of, tell_faults
+from lithify.cli.failures import code_of, tell_faults
 from lithify.cli.invocation import Group, Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.cli.partitions import describe_partition, quarantine
 from lithify.cli.settings import option
-from lithify.cli.terminal import plain, warn
+from lithify.cli.terminal import warn
 from lithify.manifest.config import config_table
 from lithify.manifest.words import counted
 from lithify.store.errors import AlreadyExists, InvalidRequest
@@ -170,19 +170,10 @@ def delete_records(invocation: Invocation, name: str, partition: int | None, bef
     number = admin.describe(name, partition or 0).partition
     where = f"{name}/{number}"
     what = "all records" if before == -1 else f"the records before offset {before}"
-    _confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
+    confirm(yes, f"Delete {what} of {where}?", f"{where}: this deletes {what}")
     start = admin.delete_records(name, number, before)
     text = f"{where} now starts at offset {start.log_start_offset}"
     invocation.output.answer(start, lambda: invocation.output.line(text))
-
-
-def _confirm(yes: bool, question: str, warning: str) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidRequest(f"{warning}; there is no terminal to ask for confirmation: give --yes")
-    if not click.confirm(plain(question), err=True):
-        raise Declined("nothing was done: you answered no")
 
 
 @command(topic)
@@ -193,7 +184,7 @@ def delete(invocation: Invocation, name: str, yes: bool) -> None:
     admin = invocation.admin()
     known = admin.topic(name)
     question = f"Delete topic {name} ({counted(known.partitions, 'partition')}) and its data?"
-    _confirm(yes, question, f"topic {name}: this deletes all its data")
+    confirm(yes, question, f"topic {name}: this deletes all its data")
     admin.delete_topic(name)
     output = invocation.output
     text = f"topic {name} deleted; the next collections delete its data"

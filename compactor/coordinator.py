@@ -42,7 +42,7 @@ from lithify.manifest.cold import no_room as no_room_to_move
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
-from lithify.manifest.homes import place_of, refuse_unreachable, told
+from lithify.manifest.homes import refuse_unreachable, told
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
@@ -387,7 +387,7 @@ class Coordinator:
         """
         manifest = reading.manifest
         try:
-            await OwnHome(place_of(home), self.files.keys.topic_root)
+            await OwnHome(home, self.files.keys.owner)
         except (Unavailable, InvalidRequest) as error:
             if request is None:
                 return Step(StepEnd.FAILED, f"{reason}; but {error}")

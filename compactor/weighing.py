@@ -37,4 +37,4 @@ class Weighing:
 
 def _begun(segments: Segments, ref: SegmentRef) -> tuple[SegmentReader, Callable[[], memoryview]]:
     reader = segments.reader(ref)
-    return reader, soon(reader.request(*reader.tail), far=reader.far)
+    return reader, soon(reader.request(*reader.tail), far=reader.far, apart=reader.apart)

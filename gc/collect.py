@@ -3,7 +3,7 @@
 Each rule is described where it is kept: P16-P19 of docs/protocol.md, docs/rfcs/0005.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.homes import HERE, place_of, where
+from lithify.manifest.homes import HERE, where
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
@@ -34,7 +34,8 @@ from lithify.manifest.pins import Collect, expired, handed_over, missing_text
 from lithify.manifest.relocations import ForgetHomes, named_homes
 from lithify.manifest.uploads import ran_out
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, Unavailable
-from lithify.store.port import Now
+from lithify.store.home_names import physical
+from lithify.store.port import Now, ObjectInfo
 
 __all__ = ["Pass", "collect", "collect_deleted", "sweep"]
 
@@ -256,7 +257,9 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     listed = await every_object(files.keys.root)
     boundary = await files.boundary.refresh()
     manifest = await files.head()
-    unnamed = {i for o in listed if (i := files.keys.segment_id(o.key)) is not None} - named_by(manifest)
+    elsewhere, away = await _listed_elsewhere(files, manifest)
+    everything = (o.key for objects in (listed, *elsewhere.values()) for o in objects)
+    unnamed = {i for key in everything if (i := files.keys.segment_id(key)) is not None} - named_by(manifest)
     young = any(SegmentId.manifest_id(segment_id) >= manifest.orphan_floor for segment_id in unnamed)
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=young)
     dead = boundary.value.manifest if boundary.value else 0
@@ -267,25 +270,26 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     pins = pinned_manifests(manifest)
     deleted = dead_numbers(files.keys, ((o.key, o.size) for o in listed), boundary.value, pins)
     kept: list[Garbage] = []
-    others: list[Garbage] = []
-    for found in listed:
-        segment_id = files.keys.segment_id(found.key)
-        if segment_id is None and not files.keys.is_numbered(found.key):
-            others.append(Garbage(found.key, found.size, "its name is not one of lithify's"))
-        if segment_id is None or segment_id in named:
-            continue
-        # In a sealed partition no job can commit any more, and no compactor will come back to end it.
-        floor = max(manifest.orphan_floor, dead)
-        goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
-        if goes:
-            deleted.append(Garbage(found.key, found.size, reason, cause="orphan"))
-        else:
-            kept.append(Garbage(found.key, found.size, reason))
+    others = [
+        Garbage(found.key, found.size, "its name is not one of lithify's")
+        for found in listed
+        if files.keys.segment_id(found.key) is None and not files.keys.is_numbered(found.key)
+    ]
+    for home, objects in {HERE: listed, **elsewhere}.items():
+        for found in objects:
+            segment_id = files.keys.segment_id(found.key)
+            if segment_id is None or segment_id in named:
+                continue
+            # In a sealed partition no job can commit any more, and no compactor will come back to end it.
+            floor = max(manifest.orphan_floor, dead)
+            goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
+            (deleted if goes else kept).append(
+                Garbage(found.key, found.size, reason, home, cause="orphan" if goes else "")
+            )
     refused = [] if dry_run else await delete([*deleted, *freed])
-    elsewhere = [await _sweep_home(files, manifest, home, dead, dry_run=dry_run) for home in manifest.homes]
-    deleted += [each for swept in elsewhere for each in swept.deleted]
-    refused += [each for swept in elsewhere for each in swept.refused]
-    kept += [each for swept in elsewhere for each in swept.kept]
+    refused += away
+    if not dry_run:
+        await _forget_homes(files, [home for home in manifest.homes if not elsewhere.get(physical(home))])
     waits_here = bool(manifest.retired or manifest.checkpoints or manifest.unpinned or deleted or freed or kept)
     return Pass(
         deleted=gone(deleted, refused),
@@ -297,37 +301,37 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     )
 
 
-async def _sweep_home(files: PartitionFiles, head: Manifest, home: str, dead: int, *, dry_run: bool) -> Pass:
-    """Delete what nothing names in another home of the partition, and forget the home if nothing is or may be there.
+async def _listed_elsewhere(
+    files: PartitionFiles, manifest: Manifest
+) -> tuple[dict[str, list[ObjectInfo]], list[Garbage]]:
+    """What lies in the other places of the partition, by place, and for those that do not answer why. (A storage class
+    of the warehouse's bucket is no other place.)"""
+    found: dict[str, list[ObjectInfo]] = {}
+    away: list[Garbage] = []
+    for place in dict.fromkeys(map(physical, manifest.homes)):
+        if place != HERE:
+            try:
+                found[place] = await every_object(files.keys.segments, place)
+            except (Unavailable, AccessDenied, InvalidRequest) as error:
+                away.append(Garbage(files.keys.segments, 0, f"it cannot be listed: {error}", place))
+    return found, away
 
-    Its order is that of `sweep`: list, read the jobs, read the head. What is uploaded here belongs to a job, whose name
-    protects it, and which is in `.compactor` before it uploads anything (P10).
 
-    SUBTLE! A home is forgotten only if the head is still the one that was read before the listing. 1. We list, and find
-    nothing. 2. A job is admitted, and notes the home in the head that we read next. 3. We find no job in what we read
-    of `.compactor` before. Then the home would be forgotten while the job copies segments to it.
-    Test: tests/protocol/test_p18_sweep_of_homes.py
+async def _forget_homes(files: PartitionFiles, homes: Sequence[str]) -> None:
+    """Forget those of `homes` in which nothing is, or may be.
+
+    SUBTLE! Read the head, list, then read the jobs; and forget a home only if the head is still that one. Otherwise:
+    1. We read the jobs: there is none. 2. A job is admitted, and notes the home in the head. 3. We read that head, and
+    forget the home while the job copies segments to it. Test: tests/protocol/test_p18_sweep_of_homes.py
     """
-    place = place_of(home)
-    try:  # a storage class lies where everything else lies, and was swept with it
-        listed = [] if place == HERE else await every_object(files.keys.segments, place)
-    except (Unavailable, AccessDenied, InvalidRequest) as error:
-        return Pass(refused=(Garbage(files.keys.segments, 0, f"it cannot be listed: {error}", place),))
-    state = await files.compactor_state()
-    manifest, named = await _head_and_pinned(files)
-    deleted: list[Garbage] = []
-    kept: list[Garbage] = []
-    for found in listed:
-        segment_id = files.keys.segment_id(found.key)
-        if segment_id is None or segment_id in named:
-            continue
-        floor = max(manifest.orphan_floor, dead)
-        goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
-        (deleted if goes else kept).append(Garbage(found.key, found.size, reason, place, "orphan" if goes else ""))
-    refused = [] if dry_run else await delete(deleted)
-    if not (dry_run or listed or home in named_homes(manifest) or _may_upload(state, home)):
-        await files.manifest.commit(ForgetHomes((home,), head.id))
-    return Pass(deleted=gone(deleted, refused), refused=tuple(refused), kept=tuple(kept))
+    for home in homes:
+        head = await files.head()
+        try:
+            there = physical(home) != HERE and await every_object(files.keys.segments, physical(home))
+        except (Unavailable, AccessDenied, InvalidRequest):
+            continue  # the sweep has told it, or the next one will
+        if not (there or home in named_homes(head) or _may_upload(await files.compactor_state(), home)):
+            await files.manifest.commit(ForgetHomes((home,), head.id))
 
 
 def _may_upload(state: CompactorState | None, home: str) -> bool:

@@ -2,8 +2,9 @@
 
 from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
-from lithify.manifest.keys import is_segment_key, topic_folder
+from lithify.manifest.keys import is_segment_key, owner_key_beside
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.listing import pages
 from lithify.store.port import DELETE_KEYS_MAX, HERE, Delete, ObjectInfo, OwnHome
 
@@ -27,8 +28,8 @@ async def delete(garbage: list[Garbage]) -> list[Garbage]:
 
 async def _delete(home: str, keys: list[str]) -> dict[Where, str]:
     refused: dict[Where, str] = {}
-    for folder in dict.fromkeys(map(topic_folder, keys)) if home != HERE else ():
-        await OwnHome(home, folder)
+    for owner in dict.fromkeys(map(owner_key_beside, keys)) if physical(home) != HERE else ():
+        await OwnHome(home, owner)
     for start in range(0, len(keys), DELETE_KEYS_MAX):
         reasons = await Delete(tuple(keys[start : start + DELETE_KEYS_MAX]), home)
         refused |= {Where(home, key): reason for key, reason in reasons.items()}

@@ -71,8 +71,12 @@ def _both(
     answer by 7. So the rows count only if the search, which began with this call, ends at the very manifest that they
     were read by; they are the same whenever they are read, for segments never change. An error of reading them counts
     for nothing, either: they are read again, by the head. Tests: tests/log/test_rows_beside_the_head.py
+
+    SUBTLE! Threads of the warehouse's store do this, so no other home is asked here: 1. Gets of what is cold wait for a
+    slow home, in all of these threads. 2. Gets of what is hot find none, and search and read one after the other.
+    Whatever takes another home is read by the caller, once the head is known. Test: tests/log/test_gets_across_homes.py
     """
-    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many, wanted)]
+    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many_here, wanted)]
     head, found = store.side_by_side(calls)
     if isinstance(head, Exception):
         raise head

@@ -226,10 +226,18 @@ class Snapshot:
 
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
+        return self._get_many(keys, here_only=False)
+
+    def get_many_here(self, keys: Iterable[bytes | str]) -> list[Record | None]:
+        """As `get_many`, from the warehouse alone. Raises Elsewhere (lithify.segment.points) if it takes another
+        home."""
+        return self._get_many(keys, here_only=True)
+
+    def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool) -> list[Record | None]:
         wanted = check_keys(keys, self._where)
         try:
             # In order: neighbours are found in the same rows.
-            found = self._points.latest(sorted(set(wanted)), self._floor)
+            found = self._points.latest(sorted(set(wanted)), self._floor, here_only=here_only)
         except NotFound as missing:
             raise self._explain(self._manifest, missing) from missing
         records = {key: to_record(row) for key, row in found.items() if row.value is not None}

@@ -12,13 +12,14 @@ from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
 from lithify.manifest.config import Setting, validate
+from lithify.manifest.keys import is_segment_key
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
 from lithify.store.apart import Fault
 from lithify.store.driver import Clock, Driver
 from lithify.store.errors import AlreadyExists, ErrorKind, InvalidRequest, NotFound
-from lithify.store.opening import open_store
+from lithify.store.opening_homes import opened_homes
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
 from lithify.store.urls import shown
@@ -43,13 +44,14 @@ def open(  # noqa: A001 - part of the public API, as lithify.open
     fsspec knows. Makes no request. Raises InvalidRequest.
 
     `clock` (a function that returns milliseconds since 1970) replaces the store's own clock. `storage_options` are
-    spelled as for s3fs.
+    spelled as for s3fs. Among them may be "homes" (the options of other homes, by their URLs) and "cache" (see
+    docs/operations.md).
 
     >>> warehouse = lithify.open("memory://example")
     >>> warehouse.topics()
     []
     """
-    return Warehouse(Driver(open_store(url, storage_options, clock), clock))
+    return Warehouse(Driver(opened_homes(url, storage_options, clock, is_segment_key), clock))
 
 
 class Warehouse:
@@ -186,4 +188,4 @@ class Warehouse:
 
     def close(self) -> None:
         """Close connections. There is nothing to flush."""
-        self.store.close()
+        self.driver.homes.close()

@@ -35,9 +35,11 @@ def to_relocate(manifest: Manifest, config: TopicConfig, now_ms: int, held: froz
     full = no_room(manifest)
     if full is not None:
         return full
-    cold = [unit for unit in _cold(manifest, config, now_ms) if unit.segments[0].home != home]
+    old = list(_cold(manifest, config, now_ms))
+    cold = [unit for unit in old if unit.segments[0].home != home]
     if not cold:
-        return "no segment is old enough (local.retention.ms, local.retention.bytes, hot.retain.segments)"
+        there = f"; {counted(len(old), 'segment')} moved before" if old else ""
+        return f"no segment is old enough (local.retention.ms, local.retention.bytes, hot.retain.segments){there}"
     free = [unit for unit in cold if unit.segments[0].id not in held]
     return one_job(free) if free else f"{counted(len(cold), 'segment')} are old enough, and held by active jobs"
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from lithify.manifest.config_kafka import INSTEAD, instead
-from lithify.manifest.homes import CLASS, STORAGE_CLASSES, location_problem
 from lithify.store.errors import InvalidRequest
+from lithify.store.home_names import CLASS, check_home_name
 
 __all__ = [
     "LONG_MAX",
@@ -139,17 +139,22 @@ def _timestamp_type(text: str) -> str:
 
 
 def _location(text: str) -> str:
-    problem = location_problem(text) if text else None
-    if problem is not None:
-        raise ValueError(problem)
-    return text
+    if text.startswith(CLASS):
+        raise ValueError("a URL; a storage class belongs into cold.storage.class")
+    return _home(text)
 
 
 def _storage_class(text: str) -> str:
-    if text and text not in STORAGE_CLASSES:
-        known = ", ".join(STORAGE_CLASSES)
-        raise ValueError(f"one of {known}, which all answer at once; others must be restored before they can be read")
+    _home(f"{CLASS}{text}" if text else "")
     return text
+
+
+def _home(name: str) -> str:
+    try:
+        check_home_name(name)
+    except InvalidRequest as error:
+        raise ValueError(f"a place that lithify can open: {error}") from None
+    return name
 
 
 # name -> (default, check, meaning). Kafka's names come first, with Kafka's defaults.

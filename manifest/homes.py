@@ -9,21 +9,18 @@ segments.
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
 
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.errors import InvalidRequest
+from lithify.store.home_names import storage_class
 from lithify.store.port import HERE
 
 __all__ = [
-    "CLASS",
     "HERE",
     "ONLY_HERE",
-    "STORAGE_CLASSES",
     "Reference",
     "Where",
-    "location_problem",
-    "place_of",
+    "in_warehouse",
     "reachable",
     "refuse_unreachable",
     "told",
@@ -31,45 +28,19 @@ __all__ = [
     "where",
 ]
 
-CLASS = "class:"  # begins the name of a home that is a storage class
-STORAGE_CLASSES = ("STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "EXPRESS_ONEZONE", "STANDARD")
-"""Those that answer a GET at once."""
-
 ONLY_HERE: frozenset[str] = frozenset({HERE})
 """The homes of a warehouse whose segments all live in it."""
 
 
 class Where(NamedTuple):
-    """A place and a key in it. A place is what a listing or a deletion concerns: all storage classes of the warehouse's
-    bucket are one, HERE."""
-
     home: str
     key: str
 
 
-def place_of(home: str) -> str:
-    """The place in which the segments of `home` lie."""
-    return HERE if home.startswith(CLASS) else home
-
-
 def told(home: str) -> str:
     """A home, for people."""
-    if home == HERE:
-        return "the warehouse"
-    return f"storage class {home.removeprefix(CLASS)}" if home.startswith(CLASS) else home
-
-
-def location_problem(url: str) -> str | None:
-    """What a URL must be to name a home; None: this one can. Where it leads to is the store's matter."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "a URL, such as s3://bucket/prefix"
-    if not parts.scheme or "://" not in url or not (parts.netloc or parts.path.strip("/")):
-        return "a URL, such as s3://bucket/prefix or file:///mnt/cold"
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        return "a URL without credentials, '?' or '#': credentials come from the environment or from storage_options"
-    return None
+    named = storage_class(home)
+    return "the warehouse" if home == HERE else home if named is None else f"storage class {named}"
 
 
 class Reference(Protocol):
@@ -83,11 +54,16 @@ class Reference(Protocol):
 
 def where(keys: PartitionKeys, ref: Reference) -> Where:
     """Where the bytes of a referenced segment are, whether this process can reach them or not."""
-    return Where(place_of(ref.home), keys.segment(ref.id))
+    return Where(ref.home, keys.segment(ref.id))
 
 
 def reachable(ref: Reference, homes: Collection[str]) -> bool:
     return ref.home in homes
+
+
+def in_warehouse(ref: Reference) -> bool:
+    """Whether its bytes are read as fast as the warehouse answers."""
+    return ref.home == HERE
 
 
 def unreachable(keys: PartitionKeys, ref: Reference) -> InvalidRequest:

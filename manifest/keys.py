@@ -18,7 +18,8 @@ __all__ = [
     "check_topic_name",
     "is_segment_key",
     "is_topic_name",
-    "topic_folder",
+    "owner_key",
+    "owner_key_beside",
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -37,10 +38,10 @@ def is_topic_name(name: str) -> bool:
     return name not in (".", "..") and not name.startswith(_RESERVED) and TOPIC_NAME.fullmatch(name) is not None
 
 
-def topic_folder(key: str) -> str:
-    """The folder of the topic's life that `key`, of something in a partition, lies in."""
+def owner_key_beside(key: str) -> str:
+    """The `owner_key` of the topic that `key` is of: a segment's, or that of anything else in a partition."""
     topic, topic_id, _ = key.split("/", 2)
-    return f"{topic}/{topic_id}/"
+    return owner_key(topic, topic_id)
 
 
 def is_segment_key(key: str) -> bool:
@@ -106,6 +107,11 @@ class EndKeys:
         return topic, int(digits), what
 
 
+def owner_key(topic: str, topic_id: str) -> str:
+    """In another home than the warehouse: the file that says whose the topic's segments there are."""
+    return f"{topic}/{topic_id}/home.json"
+
+
 class TopicKeys(msgspec.Struct, frozen=True):
     topic: str
 
@@ -127,13 +133,12 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         return PartitionKeys(topic, topic_id, int(folder))
 
     @property
-    def topic_root(self) -> str:
-        """The folder of this life of the topic."""
-        return f"{self.topic}/{self.topic_id}/"
+    def owner(self) -> str:
+        return owner_key(self.topic, self.topic_id)
 
     @property
     def root(self) -> str:
-        return f"{self.topic_root}{self.partition:05d}/"
+        return f"{self.topic}/{self.topic_id}/{self.partition:05d}/"
 
     @property
     def manifest(self) -> Chain:

@@ -1,6 +1,6 @@
 """The numbered files of one partition, as one client sees them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from lithify.manifest.commit import Lineage
 from lithify.manifest.homes import ONLY_HERE
@@ -29,7 +29,7 @@ class PartitionFiles:
     """
 
     def __init__(
-        self, keys: PartitionKeys, committed: Committed | None = None, homes: frozenset[str] = ONLY_HERE
+        self, keys: PartitionKeys, committed: Committed | None = None, homes: Collection[str] = ONLY_HERE
     ) -> None:
         self.keys = keys
         self.committed = committed

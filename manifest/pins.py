@@ -257,7 +257,7 @@ class Collect:
 
     boundary: int
     collected: frozenset[str]
-    homes: frozenset[str] = field(kw_only=True)  # that the collector can reach
+    homes: Collection[str] = field(kw_only=True)  # that the collector can reach
     expired_checkpoints: frozenset[str] = frozenset()
     looked_at: frozenset[int] = frozenset()  # of the manifests that are no longer pinned
     always: bool = False  # the orphan sweep commits even if this changes nothing (P18)

@@ -49,10 +49,10 @@ class ReadAhead:
         self._lanes.append(weakref.ref(made))
         return made
 
-    def fetch(self, request: Callable[[], memoryview]) -> Fetch[memoryview]:
+    def fetch(self, request: Callable[[], memoryview], apart: str) -> Fetch[memoryview]:
         if self._landings.pid != os.getpid():
             self._landings = Landings()
-        return Fetch(request, self._landings)
+        return Fetch(request, self._landings, apart)
 
     def wait(self, fetch: Fetch[memoryview]) -> None:
         """Until it has ended. Meanwhile whatever has become known to be needed is requested."""
@@ -243,15 +243,16 @@ class Lane:
         if begun.is_open:
             span = begun.coming.popleft()
             self._hold(_bytes(span))
-            begun.spans.append((span, [self._ahead.fetch(reader.request(*each)) for each in span.requests]))
+            fetches = [self._ahead.fetch(reader.request(*each), reader.apart) for each in span.requests]
+            begun.spans.append((span, fetches))
             return
         wanted = reader.wants()
         assert wanted is not None
         self._hold(wanted[1])
-        begun.opening = self._ahead.fetch(reader.request(*wanted))
+        begun.opening = self._ahead.fetch(reader.request(*wanted), reader.apart)
         if begun.early_bytes and begun.early is None:
             self._hold(begun.early_bytes)
-            begun.early = self._ahead.fetch(reader.request(0, begun.early_bytes))
+            begun.early = self._ahead.fetch(reader.request(0, begun.early_bytes), reader.apart)
 
     def _look(self, begun: _Begun) -> None:
         """Open it, if what that takes is there."""

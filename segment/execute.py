@@ -43,8 +43,8 @@ def execute(task: JobTask, homes: Homes, cancelled: Callable[[], bool] | None = 
 
 def _merged(task: MergeTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
     cpu_ms_before = _cpu_ms()
-    metered = {home: Metered(store) for home, store in homes}
-    segments = Segments(task.keys, Homes(metered))
+    metered = homes.derived(lambda store: Metered(store.once()))
+    segments = Segments(task.keys, metered)
     tally = Tally(task.rules.buckets)
     sources = _sources(task, segments, ReadAhead(check))
     with Outputs(task, segments) as outputs:
@@ -53,7 +53,7 @@ def _merged(task: MergeTask, homes: Homes, check: Callable[[], None]) -> TaskRes
             outputs.write(batch)
             del batch  # otherwise it is kept while the next is made
         written = outputs.finish()
-    asked = [each.requests() for each in metered.values()]
+    asked = [store.requests() for _, store in metered]
     counts = MergeCounts(
         rows_in=tally.rows_in,
         rows_out=tally.by_fate[Fate.KEPT],

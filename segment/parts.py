@@ -191,7 +191,8 @@ class Parts:
             return make()
         except _BROKEN as error:
             what = str(error) if type(error) is ValueError else f"it cannot be decoded ({type(error).__name__})"
-            _, key = where(self._segments.keys, ref)
+            store, key = self._segments.find(ref)
+            store.distrust(key)
             raise Corrupt(
                 f"segment {key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
                 "damaged",
@@ -200,14 +201,21 @@ class Parts:
             ) from None
 
     def _contents(self, reads: Sequence[tuple[SegmentRef, Span]]) -> list[bytes]:
-        here = self._segments.homes.here
-        outcomes = here.side_by_side([partial(self._read, ref, span) for ref, span in reads])
-        found: list[bytes] = []
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
-            found.append(outcome)
-        return found
+        """SUBTLE! Each home's reads wait in threads of that home: 1. Many gets read from a slow home, in all threads of
+        the warehouse's store. 2. A get of what is hot finds none, and makes its reads one after the other. Test:
+        tests/segment/test_parts_of_homes.py"""
+        by_home: dict[str, list[int]] = {}
+        for number, (ref, _) in enumerate(reads):
+            by_home.setdefault(self._segments.place(ref).home, []).append(number)
+        found: dict[int, bytes] = {}
+        for home, numbers in by_home.items():
+            calls = [partial(self._read, *reads[number]) for number in numbers]
+            outcomes = self._segments.homes.store(home).side_by_side(calls)
+            for number, outcome in zip(numbers, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                found[number] = outcome
+        return [found[number] for number in range(len(reads))]
 
     def _read(self, ref: SegmentRef, span: Span) -> bytes:
         store, key = self._segments.find(ref)

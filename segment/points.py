@@ -6,6 +6,7 @@ indexes of a row group, the rows. What the looks need next is fetched together (
 
 from collections.abc import Iterable
 
+from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.segment.key_filter import key_hash
 from lithify.segment.key_map import KeyMap
@@ -15,9 +16,13 @@ from lithify.segment.point_parts import WHOLE, Row, Rows, SegmentMap
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 
-__all__ = ["Points"]
+__all__ = ["Elsewhere", "Points"]
 
 LOOKS_MAX = 512  # at once: each holds its place in a segment
+
+
+class Elsewhere(Exception):
+    """An answer takes a segment of another home than the warehouse."""
 
 
 class Points:
@@ -29,20 +34,30 @@ class Points:
         self._cache = cache
         self._key_map = KeyMap(manifest)
 
-    def latest(self, keys: Iterable[bytes], floor: int) -> dict[bytes, Row]:
+    def latest(self, keys: Iterable[bytes], floor: int, *, here_only: bool = False) -> dict[bytes, Row]:
         """The record with the highest offset ≥ `floor` of each key (possibly a tombstone); keys without one are left
-        out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable."""
+        out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable; Elsewhere if
+        only the warehouse may be asked (`here_only`) and that is not enough."""
         found: dict[bytes, Row] = {}
         looks: list[_Look] = []
         for key in keys:
             looks.extend(_Look(key, ref) for ref in self._key_map.candidates(key, floor))
             if len(looks) >= LOOKS_MAX:
-                self._look(looks, floor, found)
+                self._look(looks, floor, found, here_only=here_only)
                 looks = []
-        self._look(looks, floor, found)
+        self._look(looks, floor, found, here_only=here_only)
         return found
 
-    def _look(self, looks: list["_Look"], floor: int, found: dict[bytes, Row]) -> None:
+    def _look(self, looks: list["_Look"], floor: int, found: dict[bytes, Row], *, here_only: bool) -> None:
+        """First in the warehouse: what is found there may be newer than all that another home has, which is then not
+        asked at all. So such a get is neither slow nor fails with that home."""
+        self._look_at([look for look in looks if in_warehouse(look.ref)], floor, found)
+        elsewhere = [look for look in looks if not in_warehouse(look.ref) and not look.is_older_than(found)]
+        if here_only and elsewhere:
+            raise Elsewhere
+        self._look_at(elsewhere, floor, found)
+
+    def _look_at(self, looks: list["_Look"], floor: int, found: dict[bytes, Row]) -> None:
         """SUBTLE! Looks may end in any order: a segment whose newest record is older than what was found is not looked
         at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
         parts = Parts(self._segments, self._cache)
@@ -50,9 +65,9 @@ class Points:
             needs: dict[Need, None] = {}  # in order: a simulated history is the same in every process
             waiting: list[_Look] = []
             for look in looks:
-                best = found.get(look.key)
-                if best is not None and look.ref.max_offset <= best.offset:
+                if look.is_older_than(found):
                     continue
+                best = found.get(look.key)
                 outcome = look.go_on(parts)
                 if isinstance(outcome, Need):
                     needs[outcome] = None
@@ -76,6 +91,11 @@ class _Look:
         self._groups: list[int] = []  # row groups left to look at, the next one last
         self._index: RowGroupIndex | None = None  # of the next row group
         self._stripes: list[int] | None = None  # of that row group, left to look at, the next one last
+
+    def is_older_than(self, found: dict[bytes, Row]) -> bool:
+        """Whether the segment's newest record is older than what was found of the key."""
+        best = found.get(self.key)
+        return best is not None and self.ref.max_offset <= best.offset
 
     def go_on(self, parts: Parts) -> Row | Need | None:
         """The last record of the key in the segment; None: it has none; or what has to be fetched first."""

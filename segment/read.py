@@ -89,6 +89,7 @@ class SegmentReader:
         self.key = key
         self.bytes_read = 0
         self.far = store.far
+        self.apart = store.apart
         self._store = store
         self._fetch_bytes = min(fetch_bytes, FAR_FETCH_BYTES_MAX) if self.far else fetch_bytes
         self._columns = columns
@@ -312,6 +313,7 @@ class SegmentReader:
             raise self._corrupt(f"it cannot be decoded ({type(error).__name__})") from None
 
     def _corrupt(self, what: str) -> Corrupt:
+        self._store.distrust(self.key)
         return Corrupt(
             f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
             "damaged",

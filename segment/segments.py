@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lithify.manifest.homes import refuse_unreachable, where
+from lithify.manifest.homes import Where, refuse_unreachable, where
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.segment.columns import ALL, Columns
@@ -42,8 +42,12 @@ class Segments:
     def refuse_unreachable(self, refs: Iterable[SegmentRef]) -> None:
         refuse_unreachable(self.keys, refs, self.homes.names)
 
+    def place(self, ref: SegmentRef) -> Where:
+        """The home of a segment, and its key there."""
+        self.refuse_unreachable([ref])
+        return where(self.keys, ref)
+
     def find(self, ref: SegmentRef) -> tuple[Store, str]:
         """The store of a segment, and its key there."""
-        self.refuse_unreachable([ref])
-        home, key = where(self.keys, ref)
+        home, key = self.place(ref)
         return self.homes.store(home), key

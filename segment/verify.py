@@ -47,7 +47,8 @@ def verify_steps(store: Store, key: str, ref: SegmentRef, *, whole: bool) -> Ite
     """As `verify_quick` or (`whole`) `verify`, for callers that do something between the reads of one object. A far
     store is asked here, before the first step is taken, so several may be begun (CHECKS_MAX)."""
     reader, far = SegmentReader(store, key, ref, opens=False), store.far
-    head, tail = soon(partial(store.head, key), far=far), soon(reader.request(*reader.tail), far=far)
+    head = soon(partial(store.head, key), far=far, apart=store.apart)
+    tail = soon(reader.request(*reader.tail), far=far, apart=store.apart)
     return _steps(reader, head, tail, _pieces(store, key, ref) if whole else iter(()))
 
 
@@ -57,7 +58,8 @@ def _pieces(store: Store, key: str, ref: SegmentRef) -> Pieces:
     starts = range(0, ref.bytes, step_bytes)
 
     def ask(start: int) -> Callable[[], bytes]:
-        return soon(partial(store.read, key, start, min(step_bytes, ref.bytes - start)), far=store.far)
+        read = partial(store.read, key, start, min(step_bytes, ref.bytes - start))
+        return soon(read, far=store.far, apart=store.apart)
 
     later = (piece for _, piece in begun(ask, starts[1:], _FAR_STEPS))
     return itertools.chain([ask(start) for start in starts[:1]], later)

@@ -9,7 +9,7 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
-from lithify.store.opening import open_spec, open_store
+from lithify.store.opening_homes import opened_homes, opened_spec
 from lithify.store.port import StoreSpec
 
 __all__ = ["Opened", "opened", "topic_on_executor"]
@@ -37,17 +37,17 @@ def opened(common: Common) -> Opened:
     """Raises InvalidRequest, NotFound if there is no such topic, Unavailable."""
     if common.warehouse.startswith("memory:"):
         raise InvalidRequest("memory:// lies in one process, and Spark has several: use s3:// or file://")
-    store = open_store(common.warehouse, common.storage_options)
-    spec = store.spec()
+    homes = opened_homes(common.warehouse, common.storage_options)
+    spec = homes.spec()
     if spec.withheld or spec.credentials_file is not None:
         raise InvalidRequest(
             f"the storage options {', '.join(spec.withheld)} may be secret, and Spark would write them into its event "
             "log: give credentials to the driver and the executors in another way, as environment variables"
         )
-    driver = Driver(store)
+    driver = Driver(homes)
     return Opened(Warehouse(driver).topic(common.topic), spec, driver)
 
 
 def topic_on_executor(spec: StoreSpec, topic: str) -> Topic:
     """Raises InvalidRequest, NotFound, Unavailable."""
-    return Warehouse(Driver(open_spec(spec))).topic(topic)
+    return Warehouse(Driver(opened_spec(spec))).topic(topic)

@@ -58,12 +58,12 @@ class BatchReader(DataSourceReader):
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from lithify.log.read_task import read_task
-        from lithify.store.opening import open_spec
+        from lithify.store.opening_homes import opened_spec
 
         assert isinstance(partition, ReadPartition)
         if partition.task is None:
             return
-        for batch in read_task(partition.task, open_spec(partition.spec)):
+        for batch in read_task(partition.task, opened_spec(partition.spec)):
             yield for_spark(batch, self._columns, partition.task.partition)
 
 

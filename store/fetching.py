@@ -1,8 +1,9 @@
 """Requests that are under way while whoever wants them does something else (docs/rfcs/0028).
 
-The threads belong to the process, and exist only while a request waits or runs: an idle process has none. A waiting
-request is held weakly, so one that nobody wants any more is never made. The threads are daemons: a stalled request does
-not keep a process from ending.
+The threads belong to the process, and exist only while a request waits or runs: an idle process has none. Each home has
+threads of its own, so that requests that wait for a slow one take none from the others. A waiting request is held
+weakly, so one that nobody wants any more is never made. The threads are daemons: a stalled request does not keep a
+process from ending.
 """
 
 import os
@@ -16,7 +17,8 @@ __all__ = ["THREADS_MAX", "Fetch", "Landings", "begun", "soon"]
 
 A = TypeVar("A")
 T = TypeVar("T")
-THREADS_MAX = 24  # of a process; an S3 client keeps 64 connections
+THREADS_MAX = 24  # of a process, for the warehouse; an S3 client keeps 64 connections
+APART_THREADS_MAX = 12  # of a process, for each other home
 _LOOK_S = 0.25  # a waiting reader checks this often whether it was cancelled
 _PRUNED_FROM = 1_024
 
@@ -51,17 +53,18 @@ class Fetch(Generic[T]):
     """A request that a thread of this process makes soon. To drop it is to give it up; if it is under way, its answer
     is thrown away."""
 
-    __slots__ = ("__weakref__", "_answer", "_error", "_landings", "ended", "request", "taken")
+    __slots__ = ("__weakref__", "_answer", "_error", "_landings", "_pool", "ended", "request", "taken")
 
-    def __init__(self, request: Callable[[], T], landings: Landings) -> None:
-        """Requires: `request` does not hold this."""
+    def __init__(self, request: Callable[[], T], landings: Landings, apart: str = "") -> None:
+        """`apart`: as of the store that is asked. Requires: `request` does not hold this."""
         self.request = request
         self.taken = False  # by whoever makes the request
         self.ended = False
         self._landings = landings
         self._answer: Any = None
         self._error: BaseException | None = None
-        _pool.add(self)
+        self._pool = _pool_of(apart)
+        self._pool.add(self)
 
     def land(self, answer: T | None, error: BaseException | None) -> None:
         self._answer, self._error, self.ended = answer, error, True
@@ -76,7 +79,7 @@ class Fetch(Generic[T]):
         for them. Or: 1. A process forks while a thread makes the request. 2. In the child there is no such thread.
         Test: tests/store/test_fetching.py
         """
-        if not self.ended and (self._landings.pid != os.getpid() or _pool.take_over(self)):
+        if not self.ended and (self._landings.pid != os.getpid() or self._pool.take_over(self)):
             self.land(*_made(self.request))
         return self.ended
 
@@ -100,10 +103,10 @@ class Fetch(Generic[T]):
             del error  # it holds this frame
 
 
-def soon(request: Callable[[], T], *, far: bool) -> Callable[[], T]:
+def soon(request: Callable[[], T], *, far: bool, apart: str = "") -> Callable[[], T]:
     """How to have the answer of a request. It is under way at once, or (unless `far`) made when the answer is asked
     for."""
-    return Fetch(request, Landings()).result if far else request
+    return Fetch(request, Landings(), apart).result if far else request
 
 
 def begun(begin: Callable[[A], T], items: Iterable[A], count: int) -> Iterator[tuple[A, T]]:
@@ -127,8 +130,9 @@ def _made(request: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 class _Pool:
-    def __init__(self) -> None:
+    def __init__(self, threads_max: int) -> None:
         self.lock = threading.Lock()
+        self._threads_max = threads_max
         self._waiting: deque[weakref.ref[Fetch[Any]]] = deque()
         self._threads = 0
         self._pruned_from = _PRUNED_FROM
@@ -139,7 +143,7 @@ class _Pool:
             if len(self._waiting) > self._pruned_from:
                 self._waiting = deque(each for each in self._waiting if each() is not None)
                 self._pruned_from = max(_PRUNED_FROM, 2 * len(self._waiting))
-            if self._threads == THREADS_MAX:
+            if self._threads == self._threads_max:
                 return
             self._threads += 1
         try:
@@ -151,7 +155,7 @@ class _Pool:
     def take_over(self, fetch: Fetch[Any]) -> bool:
         """Whether the caller shall make this request, since no thread is free for it."""
         with self.lock:
-            if fetch.taken or 0 < self._threads < THREADS_MAX:
+            if fetch.taken or 0 < self._threads < self._threads_max:
                 return False
             fetch.taken = True
             return True
@@ -195,5 +199,34 @@ def _make_for(waiting: "weakref.ref[Fetch[Any]]") -> None:
     del made, fetch  # the frames of an error keep this one
 
 
-_pool = _Pool()
-os.register_at_fork(before=_pool.lock.acquire, after_in_parent=_pool.lock.release, after_in_child=_pool.forked)
+_pools: dict[str, _Pool] = {"": _Pool(THREADS_MAX)}  # by what they are apart for
+_pools_lock = threading.Lock()
+
+
+def _pool_of(apart: str) -> _Pool:
+    found = _pools.get(apart)
+    if found is None:
+        with _pools_lock:
+            found = _pools.setdefault(apart, _Pool(APART_THREADS_MAX))
+    return found
+
+
+def _before_fork() -> None:
+    _pools_lock.acquire()
+    for pool in _pools.values():
+        pool.lock.acquire()
+
+
+def _after_in_parent() -> None:
+    for pool in _pools.values():
+        pool.lock.release()
+    _pools_lock.release()
+
+
+def _after_in_child() -> None:
+    for pool in _pools.values():
+        pool.forked()
+    _pools_lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

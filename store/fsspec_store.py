@@ -66,6 +66,10 @@ class FsspecStore(Store):
     def far(self) -> bool:
         return self._url.partition("://")[0] in _CONDITIONAL
 
+    @property
+    def creates(self) -> bool:
+        return self._proven or self._url.partition("://")[0] in _CONDITIONAL
+
     def spec(self) -> StoreSpec:
         """The options that the filesystem was made with, including fsspec's own configuration. Options that may be
         secret are only named; a worker without them refuses to run."""
@@ -97,8 +101,8 @@ class FsspecStore(Store):
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         """Raises InvalidRequest if two writers could both win here."""
         path = self._path(key)
-        scheme = self._url.partition("://")[0]
-        if not self._proven and scheme not in _CONDITIONAL:
+        if not self.creates:
+            scheme = self._url.partition("://")[0]
             raise InvalidRequest(
                 f"{self._where(key)}: two writers could both create this, because {scheme}:// first looks and then "
                 "writes: keep the log in s3:// or file://"

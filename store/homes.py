@@ -1,19 +1,55 @@
 """The stores in which segments live."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
+from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import InvalidRequest
-from lithify.store.port import HERE, Store
+from lithify.store.home_names import Names, physical
+from lithify.store.own_lock import OwnLock
+from lithify.store.owners import claim_home
+from lithify.store.port import HERE, Store, StoreSpec
+from lithify.store.urls import shown
 
-__all__ = ["HERE", "Homes", "only_here"]
+if TYPE_CHECKING:
+    from lithify.store.disk_cache import DiskCache
+
+__all__ = ["HERE", "Homes", "Opener", "only_here", "physical"]
+
+
+class Opener(Protocol):
+    """Opens homes by their names (lithify.store.opening_homes)."""
+
+    @property
+    def own(self) -> Collection[str]:
+        """The homes that have options of their own."""
+        ...
+
+    def can_open(self, home: str) -> bool: ...
+    def open(self, home: str) -> Store:
+        """Makes no request. Raises InvalidRequest."""
+        ...
 
 
 class Homes:
-    """Opened stores by the name of their home. The warehouse's own is `HERE`."""
+    """The stores by the name of their home. The warehouse's own is `HERE`; others are opened when they are first asked
+    for, once each. Thread-safe."""
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        """Requires: the store of `HERE` is among them."""
-        self._stores = dict(stores)
+    def __init__(
+        self, stores: Mapping[str, Store], opener: Opener | None = None, cache: "DiskCache | None" = None
+    ) -> None:
+        """Requires: the store of `HERE` is among them. Without an `opener` there are no others. `cache`: where the
+        stores keep what they read, if they do."""
+        self.cache = cache
+        self._stores = dict(stores)  # replaced as a whole
+        self._opener = opener
+        self._lock = OwnLock()
+
+    def cache_counts(self) -> DiskCacheCounts:
+        """Of the cache on disk; zeros if there is none."""
+        return DiskCacheCounts() if self.cache is None else self.cache.counts()
 
     @property
     def here(self) -> Store:
@@ -21,23 +57,66 @@ class Homes:
         return self._stores[HERE]
 
     @property
-    def names(self) -> frozenset[str]:
-        return frozenset(self._stores)
+    def names(self) -> Collection[str]:
+        """Its `in` says whether a home can be opened; it need not be open yet."""
+        return Names(lambda: self._stores, self._can_open)
 
     def store(self, home: str) -> Store:
         """The store of `home`. Raises InvalidRequest if this lithify does not know that home."""
         found = self._stores.get(home)
-        if found is None:
-            raise InvalidRequest(f"this lithify cannot reach home {home!r}: upgrade lithify")
-        return found
+        return self._open(home) if found is None else found
 
-    def own(self, home: str, folder: str) -> None:
+    def spec(self) -> StoreSpec:
+        """How another process opens these homes. Holds no secret."""
+        own = {} if self._opener is None else {home: self.store(home).spec() for home in self._opener.own}
+        return replace(self.here.spec(), homes=own)
+
+    def derived(self, change: Callable[[Store], Store]) -> "Homes":
+        """The same homes, each store as `change` returns it."""
+        return Homes({home: change(store) for home, store in self}, _Derived(self, change))
+
+    def close(self) -> None:
+        """Close the connections of all that are open. They may be used again."""
+        for store in self._stores.values():
+            store.close()
+
+    def own(self, home: str, key: str) -> None:
         """As the request OwnHome."""
-        self.store(home)
+        if physical(home) != HERE:
+            claim_home(self.store(home), key, self.here.url)
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:
-        """Pairs of home and store."""
+        """Pairs of home and store, of those that are open."""
         return iter(self._stores.items())
+
+    def _can_open(self, home: str) -> bool:
+        return self._opener is not None and self._opener.can_open(home)
+
+    def _open(self, home: str) -> Store:
+        with self._lock.mine():
+            found = self._stores.get(home)
+            if found is None:
+                if self._opener is None or not self._opener.can_open(home):
+                    raise InvalidRequest(f"this lithify cannot reach home {shown(home)!r}: upgrade lithify")
+                found = self._opener.open(home)
+                self._stores = {**self._stores, home: found}
+            return found
+
+
+class _Derived:
+    def __init__(self, homes: Homes, change: Callable[[Store], Store]) -> None:
+        self._homes = homes
+        self._change = change
+
+    @property
+    def own(self) -> Collection[str]:
+        return ()
+
+    def can_open(self, home: str) -> bool:
+        return home in self._homes.names
+
+    def open(self, home: str) -> Store:
+        return self._change(self._homes.store(home))
 
 
 def only_here(store: Store) -> Homes:

@@ -73,6 +73,17 @@ class Metered(Store):
     def far(self) -> bool:
         return self.inner.far
 
+    @property
+    def apart(self) -> str:
+        return self.inner.apart
+
+    @property
+    def creates(self) -> bool:
+        return self.inner.creates
+
+    def distrust(self, key: str) -> None:
+        self.inner.distrust(key)
+
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
         return msgspec.structs.replace(self.inner.spec(), credentials_file=credentials_file)
@@ -162,6 +173,10 @@ class Metered(Store):
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)
+
+    def count_copy(self, requests: int) -> None:
+        """The store copied an object in so many requests, at the price of a PUT."""
+        self._count(puts=requests)
 
     def _count(self, **more: int) -> None:
         with _lock:

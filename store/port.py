@@ -131,12 +131,12 @@ class Get(Request[Object | None], msgspec.Struct, frozen=True):
 
 
 class OwnHome(Request[None], msgspec.Struct, frozen=True):
-    """Make sure that `folder` (a topic's, with its id) of another place is this warehouse's: the first warehouse that
-    asks for it has it. Raises InvalidRequest if another one has it, Unavailable if the place does not answer. The
-    warehouse's own place is always its own, and costs nothing (docs/rfcs/0031)."""
+    """Make sure that the segments of a topic in another home are this warehouse's: the object `key` says whose they
+    are, and the first warehouse that asks has them. Raises InvalidRequest if they are another one's, Unavailable if the
+    home does not answer. What is in the warehouse's own place is its own, and that costs nothing (docs/rfcs/0031)."""
 
     home: str
-    folder: str
+    key: str
 
 
 class Put(Request[None], msgspec.Struct, frozen=True):
@@ -213,12 +213,13 @@ class StoreSpec(msgspec.Struct, frozen=True):
     machine the private file `credentials_file` (mode 0600, deleted with its maker).
 
     `withheld`: names of options that only that file contains. Without them the store cannot be reached, or another one
-    would be."""
+    would be. `homes`: how other homes are opened, if not like this one."""
 
     url: str
     options: dict[str, Any] = {}
     credentials_file: str | None = None
     withheld: tuple[str, ...] = ()
+    homes: dict[str, "StoreSpec"] = {}
 
 
 class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,6 +332,23 @@ class Store(Protocol):
         """Whether a request takes so long that others are worth making meanwhile (docs/rfcs/0028): not on a disk, nor
         in memory."""
         return False
+
+    @property
+    def apart(self) -> str:
+        """Requests that wait here are made by threads of this name (lithify.store.fetching). "": the warehouse's."""
+        return ""
+
+    @property
+    def creates(self) -> bool:
+        """Whether `create` can promise that only one of two writers wins."""
+        return True
+
+    def once(self) -> "Store":
+        """The same place, for what is read once: past a cache on disk."""
+        return self
+
+    def distrust(self, key: str) -> None:
+        """What was read of the object is not what was written there: if a copy was kept, forget it."""
 
     def hasty(self) -> "Store":
         """The same place, with total deadlines of a few seconds: detects an outage while somebody waits."""

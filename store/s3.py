@@ -1,7 +1,7 @@
 """A store in an S3 bucket, or in any store with S3's API that honours `If-None-Match: *` on PUT."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -13,6 +13,7 @@ from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
+from lithify.store.s3_copies import Copy, told_checksums
 from lithify.store.s3_deletes import Deletes
 from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure
 from lithify.store.s3_options import S3Options
@@ -212,6 +213,25 @@ class S3Store(Store):
             check_key(key)
         place, absent = (self._bucket, self._prefix), lambda key: self.head(key) is None
         return Deletes(self.bulk_client(), place, self._additional, self._repeats, absent).delete(keys)
+
+    def copies_from(self, source: "S3Store") -> bool:
+        """Whether this store may be asked to copy from `source`: they have one endpoint, and one name to ask in."""
+        return self._options.identity() == source._options.identity() and self.endpoint_url == source.endpoint_url
+
+    def copy_from(self, source: "S3Store", source_key: str, key: str, size: int) -> int:
+        """Have the store copy an object of `size` bytes; returns the number of requests. Requires: `copies_from`."""
+        there, target = source._target(source_key), self._target(key)
+        made = Copy(self.bulk_client(), there, target, self._additional, self._repeats)
+        try:
+            return made.copy(size)
+        except FAILURES as error:
+            if error_code(error) == _ABSENT:
+                raise NotFound(f"{source._where(source_key)} does not exist", source_key) from error
+            raise explain(error, f"{self._where(key)} (a copy of {source._where(source_key)})") from error
+
+    def told_checksums(self, key: str) -> Mapping[str, str]:
+        """What the store tells of the object's bytes, by the kind of checksum; empty if it tells nothing."""
+        return told_checksums(self.bulk_client(), self._target(key))
 
     def now(self) -> int:
         """The store's clock, from the Date of its replies: never ahead of it, and at most two seconds behind."""

@@ -30,6 +30,7 @@ from lithify.store.port import Outcome
 from lithify.store.s3_replies import NotFromS3
 
 __all__ = [
+    "ARCHIVED",
     "FAILURES",
     "IN_BODY",
     "PASSING_CODES",
@@ -59,7 +60,6 @@ _ADVICE = {
     "ExpiredTokenException": _EXPIRED,
     "InvalidAccessKeyId": _IDENTITY,
     "InvalidBucketName": "check the warehouse's URL",
-    "InvalidObjectState": "the object is in an archive: restore it",
     "InvalidToken": _IDENTITY,
     "NoSuchBucket": "create the bucket, or check the warehouse's URL and the endpoint",
     "PermanentRedirect": _REGION,
@@ -91,6 +91,7 @@ _RETRY_CODES = frozenset(
     }
 )
 PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # for one key of a batch
+ARCHIVED = "InvalidObjectState"  # by a lifecycle rule, and only hours after a restore is it there again
 _RETRY_STATUS = frozenset({408, 409, 425, 429})
 _NOT_IMPLEMENTED = 501
 _BAD_REQUEST = 400
@@ -124,6 +125,11 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     if not isinstance(error, ClientError):
         return Unavailable(f"{where}: {error}; nothing is lost, try again")
     code, status = error_code(error), status_code(error)
+    if code == ARCHIVED:
+        return Unavailable(
+            f"{where}: the store answers {status} {code}: the object is in an archive. Restore it (for S3 with "
+            "`aws s3api restore-object`), and remove the lifecycle rule that moved it there; nothing is lost"
+        )
     answer = f"{where}: the store answers {status}" + (f" {code}" if code != str(status) else "")
     if _may_pass(code, status):
         return Unavailable(f"{answer}; nothing is lost, try again later")

@@ -73,6 +73,10 @@ class S3Options:
     def secrets(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name in SECRET_OPTIONS}
 
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for options that make requests in the same name."""
+        return tuple(self._options.get(name) for name in (*sorted(SECRET_OPTIONS), "profile", "anon"))
+
     def way(self, client: Any) -> dict[str, Any]:
         """For a worker: the options without secrets, and where `client` sends requests, however that was decided."""
         undirected = {**self._options, "client_kwargs": _mapping(self._options, "client_kwargs")}

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from lithify.store import driver
 from lithify.store.driver import monotonic_ms
-from lithify.store.s3_errors import FAILURES, IN_BODY, explain
+from lithify.store.s3_errors import ARCHIVED, FAILURES, IN_BODY, error_code, explain
 
 __all__ = ["Repeats"]
 
@@ -48,4 +48,4 @@ class Repeats:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return explain(error, "").retryable
+    return explain(error, "").retryable and error_code(error) != ARCHIVED

@@ -21,11 +21,13 @@ _MARKS = frozenset({"x-amz-request-id", "x-amz-id-2"})  # not those of AWS' gate
 _CHECKSUM = "x-amz-checksum-"  # of what was sent: a server that returns it has read the request as S3 does
 _ROOTS: Mapping[str, tuple[bytes, ...]] = {
     "CompleteMultipartUpload": (b"CompleteMultipartUploadResult",),
+    "CopyObject": (b"CopyObjectResult",),
     "CreateMultipartUpload": (b"InitiateMultipartUploadResult",),
     "DeleteObjects": (b"DeleteResult",),
     "GetBucketVersioning": (b"VersioningConfiguration", b"GetBucketVersioningResponse"),  # as S3 and as moto name it
     "ListMultipartUploads": (b"ListMultipartUploadsResult",),
     "ListObjectsV2": (b"ListBucketResult",),
+    "UploadPartCopy": (b"CopyPartResult",),
 }
 _PROTOCOL = "rest-xml"  # of S3 only, among the services that a session talks to
 _REPEATED = frozenset({500, 502, 503, 504})  # by botocore, because of the status alone

@@ -79,9 +79,9 @@ def waves(store: MemoryStore) -> Iterator[Waves]:
 
         return asked
 
-    def made(fetch: Any, request: Any, landings: Any) -> None:
+    def made(fetch: Any, request: Any, landings: Any, apart: str = "") -> None:
         found.requested()
-        make(fetch, request, landings)
+        make(fetch, request, landings, apart)
 
     def told(landings: Landings) -> None:
         tell(landings)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lithify.store.errors import Unavailable
 from lithify.store.port import (
+    HERE,
     Create,
     Delete,
     Folders,
@@ -20,6 +21,7 @@ from lithify.store.port import (
     Object,
     ObjectInfo,
     Outcome,
+    OwnHome,
     Page,
     Pause,
     Put,
@@ -50,6 +52,8 @@ class World:
     sleep_share: float = 0.0  # how often an actor is put to sleep, to wake up in a world that went on
     answers: Callable[[Request[Any]], Any] | None = None
     objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    # Of other homes, by home and key.
+    elsewhere: dict[str, dict[str, tuple[bytes, int]]] = field(default_factory=dict)
     locked: set[str] = field(default_factory=set)  # keys of objects that cannot be deleted
     actors: list[Actor] = field(default_factory=list)
     now_ms: int = 1_000_000
@@ -133,6 +137,9 @@ class World:
             self._late.append((key, body))
         return Outcome.UNKNOWN
 
+    def _of(self, home: str) -> dict[str, tuple[bytes, int]]:
+        return self.objects if home == HERE else self.elsewhere.setdefault(home, {})
+
     def _answer(self, request: Request[Any]) -> Any:  # noqa: C901 - one flat table
         if isinstance(request, Together):  # by hand: one after the other
             return tuple(one_after_the_other([partial(self._answer, each) for each in request.requests]))
@@ -152,15 +159,18 @@ class World:
             case Head(key):
                 found = self.objects.get(key)
                 return None if found is None else ObjectInfo(key, len(found[0]), found[1])
-            case List(prefix, token):
-                keys, more = listed(sorted(self.objects), prefix, token, PAGE_KEYS)
-                return Page(tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys), more)
+            case List(prefix, token, home):
+                objects = self._of(home)
+                keys, more = listed(sorted(objects), prefix, token, PAGE_KEYS)
+                return Page(tuple(ObjectInfo(k, len(objects[k][0]), objects[k][1]) for k in keys), more)
             case Folders(prefix):
                 return folders(sorted(self.objects), prefix)
-            case Delete(keys):
+            case OwnHome():
+                return None
+            case Delete(keys, home):
                 for key in keys:
                     if key not in self.locked:
-                        self.objects.pop(key, None)
+                        self._of(home).pop(key, None)
                 return dict.fromkeys(self.locked & set(keys), "it is locked")
             case Now():
                 return self.now_ms

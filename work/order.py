@@ -6,9 +6,10 @@ import socket
 
 import msgspec
 
+from lithify.manifest.homes import where
 from lithify.segment.check import CheckTask, Finding
-from lithify.segment.task import JobTask, TaskFailure, TaskResult
-from lithify.store.homes import Homes
+from lithify.segment.task import JobTask, MoveTask, TaskFailure, TaskResult
+from lithify.store.homes import HERE, Homes
 from lithify.store.port import StoreSpec
 from lithify.work.private_files import PrivateFiles
 
@@ -89,10 +90,15 @@ def installed_version() -> str:
         return "without version (its wheel's metadata is missing)"
 
 
-def specs_of(homes: Homes, private: PrivateFiles | None) -> dict[str, StoreSpec]:
-    """How workers open these stores. `private`: for workers of this machine, which find explicit secrets in its files;
-    None: workers elsewhere, which use their own credentials."""
-    return {home: store.spec() if private is None else private.spec(store) for home, store in homes}
+def specs_of(work: Work, homes: Homes, private: PrivateFiles | None) -> dict[str, StoreSpec]:
+    """How workers open the stores that this work needs. `private`: for workers of this machine, which find explicit
+    secrets in its files; None: workers elsewhere, which use their own credentials."""
+    needed = {HERE: homes.here}
+    target = {work.home} if isinstance(work, MoveTask) else set[str]()
+    for home in target.union(where(work.keys, ref).home for ref in work.segments):
+        if home in homes.names:  # otherwise the worker refuses the segment, by its name
+            needed[home] = homes.store(home)
+    return {home: store.spec() if private is None else private.spec(store) for home, store in needed.items()}
 
 
 def seal(order: Order) -> str:

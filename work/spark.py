@@ -75,7 +75,7 @@ class SparkWorkers:
         return Order(
             version=installed_version(),
             work=work,
-            homes=specs_of(homes, self.private if here else None),
+            homes=specs_of(work, homes, self.private if here else None),
             elsewhere=not here,
             stop_file=stop.path if stop is not None and here else None,
         )

@@ -16,7 +16,7 @@ from lithify.segment.memory import keep_freed_memory
 from lithify.segment.task import JobTask, MergeTask, MoveTask, TaskFailure, TaskResult
 from lithify.store.apart import Fault, attempt
 from lithify.store.homes import Homes
-from lithify.store.opening import open_spec
+from lithify.store.opening_homes import opened_specs
 from lithify.work.order import Cancelled, Checked, Order, Refused, Reply, sealed_reply, unsealed_order
 from lithify.work.outcome import outcome_of
 from lithify.work.stop_file import working
@@ -74,4 +74,4 @@ def _execute(task: JobTask, order: Order, stopped: Callable[[], bool] | None) ->
 
 
 def _opened(order: Order) -> Homes:
-    return Homes({home: open_spec(spec) for home, spec in order.homes.items()})
+    return opened_specs(order.homes)

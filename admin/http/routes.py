@@ -97,6 +97,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/compactions", "readable_compactions", _READ, names={"statuses": "status"}),
     Route("GET", _COMPACTION, "compaction", _READ),
     Route("DELETE", _COMPACTION, "cancel", _OPERATE, 202),
+    # Homes
+    Route("GET", f"{_PARTITION}/homes", "homes", _READ),
+    Route("POST", f"{_PARTITION}/homes/relocate", "relocate", _OPERATE, 202, location="/v1/compactions/{id}"),
+    Route("POST", f"{_PARTITION}/homes/recall", "recall", _OPERATE, 202, location="/v1/compactions/{id}"),
     # Checkpoints
     Route("GET", f"{_PARTITION}/checkpoints", "checkpoints", _READ),
     Route("POST", f"{_PARTITION}/checkpoints", "create_checkpoint", _OPERATE, 201),
@@ -117,6 +121,7 @@ ROUTES: tuple[Route, ...] = (
 )
 
 NOT_SERVED = {
+    "adopt_home": "whoever adopts a home knows that the warehouse which had it is gone",
     "compactions": "readable_compactions has its route; a client puts the pages together",
     "manifest_file": "damaged bytes are looked at where the store is",
     "verify": "it reads every segment; `lithify verify` runs where the store is near",

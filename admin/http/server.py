@@ -220,12 +220,12 @@ def serving(
                 "127.0.0.1"
             )
         gate = Gate(Door([bound.host, *hosts], bound.is_loopback), found)
-        store = warehouse.driver.store
+        homes, store = warehouse.driver.homes, warehouse.driver.store
 
         def overview() -> Overview:
             return admin.overview(wait_ms=SCRAPE_WAIT_MS)  # made below: its events are counted by `metrics`
 
-        metrics = Metrics(overview, store.requests, topics_max, store.request_times)
+        metrics = Metrics(overview, store.requests, topics_max, store.request_times, homes.cache_counts)
         streams = Streams(Feed(warehouse.driver))
         sink = both(metrics.sink, streams.feed.sink)
         admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))

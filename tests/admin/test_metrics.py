@@ -349,3 +349,20 @@ def test_what_alerts_count_begins_at_zero(metrics: Metrics) -> None:
     assert found.value("compactions_total", topic="t", kind="clean", outcome="failed") == 0
     assert found.value("collections_total", outcome="in_part") == 0
     assert found.value("troubles_total", reason="partition failed") == 0
+
+
+def test_the_cache_on_disk_is_counted(tmp_path: Path) -> None:
+    cache = {"dir": tmp_path / "cache", "bytes": 64 << 20, "homes": "all"}
+    with lithify.open(tmp_path / "warehouse", storage_options={"cache": cache}) as opened:
+        part = opened.create_topic("users", probe=False).partition(0)
+        part.append([lithify.Record(b"k", b"v")])
+        metrics = Metrics(
+            lithify.Admin(opened).overview, opened.store.requests, disk_cache=opened.driver.homes.cache_counts
+        )
+        for times in (1, 2):
+            assert len(list(part.read())) == 1
+            found = Scrape(metrics.text())
+            assert found.value("disk_cache_reads_total", kind="miss") > 0
+            assert (found.value("disk_cache_reads_total", kind="hit") > 0) is (times == 2)
+        assert found.value("disk_cache_bytes_total", kind="hit") == found.value("disk_cache_bytes_total", kind="miss")
+        assert found.value("disk_cache_failures_total") == 0

@@ -221,7 +221,7 @@ def test_garbage_is_deleted_in_its_own_home() -> None:
 
     garbage = [Garbage("t/i/k", 1, "old"), Garbage("t/i/k", 1, "old", "cold"), Garbage("t/i/l", 1, "old")]
     refused = drive(delete(garbage), answer)
-    assert asked == [Delete(("t/i/k", "t/i/l")), OwnHome("cold", "t/i/"), Delete(("t/i/k",), "cold")]
+    assert asked == [Delete(("t/i/k", "t/i/l")), OwnHome("cold", "t/i/home.json"), Delete(("t/i/k",), "cold")]
     assert refused == [Garbage("t/i/k", 1, "locked", "cold")]
     assert gone(garbage, refused) == (garbage[0], garbage[2])
     assert msgspec.json.encode(garbage[0]) == b'{"key":"t/i/k","bytes":1,"reason":"old"}'

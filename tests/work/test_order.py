@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lithify.manifest.categories import Category
 from lithify.manifest.jobs import MergeCounts
@@ -15,6 +16,7 @@ from lithify.store.errors import InvalidRequest
 from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
 from lithify.store.opening import open_store
+from lithify.store.opening_homes import opened_homes
 from lithify.store.port import Store, StoreSpec
 from lithify.work.order import (
     Cancelled,
@@ -101,10 +103,14 @@ def test_a_check_whose_store_cannot_be_opened_is_answered_as_findings(store: Sto
 def test_workers_elsewhere_get_no_secret_and_those_here_only_a_path() -> None:
     secret = "s3cr3t-that-must-not-travel"
     options = {"key": "access", "secret": secret, "client_kwargs": {"region_name": "us-east-1"}}
-    homes = Homes({HERE: open_store("s3://bucket/x", options)})
+    homes = opened_homes("s3://bucket/x", {**options, "homes": {"s3://cold/x": options, "s3://unused/x": options}})
+    (ref,) = appends(MemoryStore(), segments=1)
+    work = CheckTask(False, KEYS, (ref, replace(ref, home="s3://cold/x"), replace(ref, home="of a later lithify")))
     private = PrivateFiles()
     try:
-        here, elsewhere = specs_of(homes, private), specs_of(homes, None)
+        here, elsewhere = specs_of(work, homes, private), specs_of(work, homes, None)
+        assert here.keys() == elsewhere.keys() == {HERE, "s3://cold/x"}, "those that the work needs"
+        assert here["s3://cold/x"].credentials_file is not None
         assert here[HERE].credentials_file is not None
         assert elsewhere[HERE].credentials_file is None
         for specs in (here, elsewhere):

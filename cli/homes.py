@@ -1,0 +1,116 @@
+"""`lithify home`: where the segments of a topic are, and moving them there and back (docs/homes.md)."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from lithify.cli.compactions import partitions, tell_submitted
+from lithify.cli.confirming import confirm
+from lithify.cli.invocation import Group, Invocation, command
+from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.terminal import warn
+from lithify.manifest.homes import told
+from lithify.manifest.words import counted
+
+if TYPE_CHECKING:
+    from lithify.admin.homes import PartitionHomes
+
+__all__ = ["home"]
+
+_partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
+_wait = click.option("--wait", is_flag=True, help="Wait until it has ended, and show how far it is.")
+
+
+@click.group(cls=Group)
+def home() -> None:
+    """See in which homes a topic's segments are, and move them to the cold home or back."""
+
+
+@command(home)
+@click.argument("topic")
+@_partition
+def status(invocation: Invocation, topic: str, partition: int | None) -> None:
+    """Show how much of TOPIC is in which home, and what moves next."""
+    admin = invocation.admin()
+    found = [admin.homes(topic, number) for number in partitions(invocation, topic, partition)]
+    output = invocation.output
+    output.answer(found, lambda: _show(output, found))
+
+
+def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
+    columns = ("partition", "home", "#segments", "#records", "#size", "#replaced")
+    rows = [
+        (
+            *(f"{each.topic}/{each.partition}", told(use.home), use.segments, count_text(use.records)),
+            *(size_text(use.bytes), size_text(use.retired_bytes) if use.retired_segments else ""),
+        )
+        for each in found
+        for use in each.homes
+    ]
+    output.table(columns, rows, less=("records", "replaced"), lead="home")
+    output.lines(_next(found))
+
+
+def _next(found: "Sequence[PartitionHomes]") -> Iterator[str]:
+    for each in found:
+        where = f"{each.topic}/{each.partition}"
+        if each.moving:
+            yield f"{where}: segments are moving: 'lithify compaction status {where}/{each.moving}'"
+        elif each.due_segments:
+            size = size_text(each.due_bytes)
+            yield f"{where}: {counted(each.due_segments, 'segment')} ({size}) may move to {told(each.cold_home)}"
+        else:
+            yield f"{where}: nothing moves: {each.why_none}"
+
+
+@command(home)
+@click.argument("topic")
+@_partition
+@_wait
+def relocate(invocation: Invocation, topic: str, partition: int | None, wait: bool) -> int:
+    """Request that all of TOPIC but its L0 segments moves to its cold home, whatever its age.
+
+    What is old enough moves by itself, while a compactor runs. With --wait the exit code is 0 if all of it completed,
+    else 1.
+    """
+    admin = invocation.admin()
+    infos = [admin.relocate(topic, number) for number in partitions(invocation, topic, partition)]
+    return tell_submitted(invocation, infos, wait=wait)
+
+
+@command(home)
+@click.argument("topic")
+@_partition
+@_wait
+def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool) -> int:
+    """Request that all of TOPIC comes back to the warehouse.
+
+    What the topic's configuration calls old goes again. To keep it here, first run
+    'lithify topic alter TOPIC --unset local.retention.ms' (and local.retention.bytes).
+    """
+    admin = invocation.admin()
+    if any(
+        admin.topic(topic).config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes")
+    ):
+        warn(
+            "what the topic's configuration calls old will go again: unset local.retention.ms and local.retention.bytes"
+        )
+    infos = [admin.recall(topic, number) for number in partitions(invocation, topic, partition)]
+    return tell_submitted(invocation, infos, wait=wait)
+
+
+@command(home)
+@click.argument("topic")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def adopt(invocation: Invocation, topic: str, yes: bool) -> None:
+    """Make this warehouse the owner of TOPIC's segments in its cold home.
+
+    For a warehouse that was moved to another URL. The owner alone deletes there, so never do this in a copy of a
+    warehouse that is still in use: both would delete what the other refers to.
+    """
+    question = f"Is the warehouse that used the cold home of {topic} before gone for good?"
+    confirm(yes, question, f"topic {topic}: the owner of a home deletes there")
+    adopted = invocation.admin().adopt_home(topic)
+    value = {"topic": topic, "home": adopted}
+    invocation.output.answer(value, lambda: invocation.output.line(f"{topic}: this warehouse owns {told(adopted)} now"))

@@ -1,0 +1,184 @@
+"""P18 in other homes: what nothing names there is deleted there, and a home is forgotten once nothing is or may be
+there (docs/rfcs/0031)."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from lithify.compactor.job_edits import Admit, Finish
+from lithify.gc.collect import Pass, collect, sweep
+from lithify.manifest.jobs import Job, KeyRange, MergeRules, Plan
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest, SegmentRef
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.pins import CreateCheckpoint
+from lithify.manifest.relocations import CommitRelocation, UseHome
+from lithify.store.errors import Unavailable
+from lithify.store.port import HERE, Delete, List
+from tests.interleave import World
+from tests.protocol.scene import GRACE_MS, KEYS, Held, append, claim, compact, new_partition
+
+COLD = "memory://cold"
+HOMES = frozenset({HERE, COLD})
+
+
+def opened() -> PartitionFiles:
+    return PartitionFiles(KEYS, homes=HOMES)
+
+
+def relocation(head: Manifest, **fields: Any) -> Job:
+    segments = tuple(s.id for run in head.runs for s in run.segments)
+    plan = Plan(
+        ranges=(KeyRange(),) * len(segments),
+        rules=MergeRules(),
+        output_bytes=100,
+        input_bytes=100,
+        input_rows=1,
+        input_segments=len(segments),
+    )
+    plain: dict[str, Any] = {
+        "id": SegmentId.for_job(head.id, "a" * 16),
+        "kind": "relocate",
+        "status": "in_progress",
+        "origin": "scheduler",
+        "sources": tuple(run.id for run in head.runs),
+        "segments": segments,
+        "home": COLD,
+        "plan": plan,
+        "created_at_ms": 0,
+    }
+    return Job(**{**plain, **fields})
+
+
+def compacted() -> tuple[World, PartitionFiles, int]:
+    """A partition with one run, and its compactor's epoch."""
+    world, files = new_partition(), opened()
+    epoch = world.alone(claim(files))
+    world.alone(append(files))
+    world.alone(compact(files, epoch))
+    return world, files, epoch
+
+
+def begun(world: World, files: PartitionFiles, epoch: int) -> Job:
+    job = relocation(world.alone(files.head()))
+    world.alone(files.compactor.commit(Admit(epoch, job, "worker")))
+    world.alone(files.manifest.commit(UseHome(epoch, COLD)))
+    return job
+
+
+def copied(world: World, job: Job, ref: SegmentRef, nonce: str = "0" * 16) -> SegmentRef:
+    """A worker's copy."""
+    made = replace(ref, id=SegmentId.for_output(job.id, 1, 0, nonce), home=COLD, added_at=0)
+    world.elsewhere.setdefault(COLD, {})[KEYS.segment(made.id)] = (b"copy", world.now_ms)
+    return made
+
+
+def ended(world: World, files: PartitionFiles, epoch: int, job: Job, status: Any) -> None:
+    world.alone(files.compactor.commit(Finish(epoch, job.id, status, "so")))
+
+
+def moved(world: World, files: PartitionFiles, epoch: int) -> SegmentRef:
+    job = begun(world, files, epoch)
+    (ref,) = world.alone(files.head()).runs[0].segments
+    made = copied(world, job, ref)
+    world.alone(files.manifest.commit(CommitRelocation(epoch, job.id, ((ref.id, made),), ())))
+    ended(world, files, epoch, job, "completed")
+    return made
+
+
+def cold_keys(world: World) -> set[str]:
+    return set(world.elsewhere.get(COLD, {}))
+
+
+def sweeps(world: World, count: int = 4) -> list[Pass]:
+    done: list[Pass] = []
+    for _ in range(count):
+        world.alone(collect(opened(), GRACE_MS))
+        done.append(world.alone(sweep(opened(), GRACE_MS)))
+        world.now_ms += GRACE_MS
+    return done
+
+
+def head(world: World) -> Manifest:
+    return world.alone(opened().head())
+
+
+def test_what_is_named_there_stays_and_an_orphan_goes() -> None:
+    world, files, epoch = compacted()
+    made = moved(world, files, epoch)
+    orphan = copied(world, relocation(head(world)), made, "1" * 16)
+    before = head(world).homes
+    sweeps(world)
+    assert cold_keys(world) == {KEYS.segment(made.id)}
+    assert KEYS.segment(orphan.id) not in world.objects
+    assert (before, head(world).homes) == ((COLD,), (COLD,))
+
+
+def test_a_job_protects_its_copies_there_even_after_its_end() -> None:
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    made = copied(world, job, head(world).runs[0].segments[0])
+    sweeps(world)
+    ended(world, files, epoch, job, "cancelled")
+    sweeps(world)
+    assert cold_keys(world) == {KEYS.segment(made.id)}
+    assert head(world).homes == (COLD,)
+
+
+def test_a_home_is_forgotten_when_everything_has_come_back() -> None:
+    world, files, epoch = compacted()
+    made = moved(world, files, epoch)
+    back = relocation(head(world), id=SegmentId.for_job(99, "b" * 16), home="")
+    here = replace(made, id=SegmentId.for_output(back.id, 1, 0, "0" * 16), home="", added_at=0)
+    world.objects[KEYS.segment(here.id)] = (b"copy", world.now_ms)
+    world.alone(files.manifest.commit(CommitRelocation(epoch, back.id, ((made.id, here),), ())))
+    assert head(world).format == FORMAT_HOMES
+    sweeps(world)
+    assert (cold_keys(world), head(world).homes, head(world).format) == (set(), (), FORMAT)
+
+
+def test_a_home_that_a_checkpoint_keeps_something_in_is_not_forgotten() -> None:
+    world, files, epoch = compacted()
+    made = moved(world, files, epoch)
+    world.alone(files.manifest.commit(CreateCheckpoint("c" * 16, "before", None)))
+    back = relocation(head(world), id=SegmentId.for_job(99, "b" * 16), home="")
+    here = replace(made, id=SegmentId.for_output(back.id, 1, 0, "0" * 16), home="", added_at=0)
+    world.objects[KEYS.segment(here.id)] = (b"copy", world.now_ms)
+    world.alone(files.manifest.commit(CommitRelocation(epoch, back.id, ((made.id, here),), ())))
+    sweeps(world)
+    assert (cold_keys(world), head(world).homes) == ({KEYS.segment(made.id)}, (COLD,))
+
+
+def test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile() -> None:
+    """The sweep finds the home empty, and no job; then a job finds the home noted, and copies a segment there."""
+    world, files, epoch = compacted()
+    world.alone(files.manifest.commit(UseHome(epoch, COLD)))
+    asked = 0
+    while True:
+        held = Held(world, sweep(opened(), GRACE_MS))
+        held.until(lambda r: isinstance(r, List) and r.home == COLD)
+        for _ in range(asked):
+            if held.request is not None:
+                held.go()
+        if held.request is None:
+            break
+        job = begun(world, files, epoch)
+        held.end()
+        assert head(world).homes == (COLD,), f"after {asked} requests"
+        ended(world, files, epoch, job, "completed")
+        world.now_ms += 1
+        asked += 1
+    assert asked > 3
+
+
+def test_a_home_that_is_away_is_told_and_keeps_nothing_else() -> None:
+    world, files, epoch = compacted()
+    made = moved(world, files, epoch)
+    world.now_ms += GRACE_MS
+    held = Held(world, sweep(opened(), GRACE_MS))
+    while held.request is not None:
+        away = isinstance(held.request, List | Delete) and held.request.home == COLD
+        held.fail(Unavailable(f"{COLD} does not answer")) if away else held.go()
+    (refused,) = held.result.refused
+    assert (refused.home, refused.reason) == (COLD, f"it cannot be listed: {COLD} does not answer")
+    assert cold_keys(world) == {KEYS.segment(made.id)}
