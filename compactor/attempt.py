@@ -13,7 +13,7 @@ from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsk
 from lithify.compactor.failures import failure_of
 from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
-from lithify.compactor.plan import tasks
+from lithify.compactor.plan import sources_of, tasks
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
@@ -66,7 +66,7 @@ class JobWork:
         if gone:
             text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
             return await self.finish(job, "failed", text, JobError(Category.INVALID, text))
-        altered = forbidden(job.plan.rules, _sources(manifest, job), self.config, await Now())
+        altered = forbidden(job.plan.rules, sources_of(manifest, job), self.config, await Now())
         if altered is not None:
             return await self._end_altered(job, altered)
         number = job.last_attempt + 1
@@ -106,7 +106,7 @@ class JobWork:
         if len(keep) < len(job.done):
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
-        if pending and job.home:
+        if pending and job.relocates:
             noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)
@@ -279,15 +279,13 @@ class JobWork:
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
-        """End the attempt as a failure. The policy tries the job again after a pause, or gives it up (P14). A
-        relocation ends instead if its home is away, or refuses: while it waited, no clean could have its segments."""
+        """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). A relocation ends
+        instead if its home is away, or refuses: while it waited, no clean could have its segments."""
         if job.relocates and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED):
             return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error)
-        committed = await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))
-        state = committed.version.value
-        return Step(
-            StepEnd.FAILED, f"job {job.id}: {error.reason}; it will be tried again", state and state.job(job.id)
-        )
+        state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))).version.value
+        told = f"job {job.id}: {error.reason}; it will be tried again"
+        return Step(StepEnd.FAILED, told, state and state.job(job.id))
 
     async def _complete(self, merged: Manifest, job: Job, *, topic_read: bool) -> Step:
         """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
@@ -328,11 +326,10 @@ class JobWork:
             sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
         )
-        known = topic_read and len(outputs) <= OUTPUTS_A_LOOK
-        return await self._commit(current, commit, _sources(merged, current), known=known)
+        read_lately = topic_read and len(outputs) <= OUTPUTS_A_LOOK
+        return await self._commit(current, commit, sources_of(merged, current), known=read_lately)
 
     async def _commit_relocation(self, job: Job, forget: tuple[str, ...]) -> Step:
-        """It drops nothing, so the topic's configuration does not matter to it."""
         copies = tuple((job.segments[done.index], done.outputs[0]) for done in job.done)
         committed = await self.files.manifest.offer(CommitRelocation(self.epoch, job.id, copies, forget))
         if isinstance(committed, Refused):
@@ -398,11 +395,6 @@ class JobWork:
         state = committed.version.value
         outcome = StepEnd.FAILED if status == "failed" else StepEnd.WORKED
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
-
-
-def _sources(manifest: Manifest, job: Job) -> list[SegmentRef]:
-    held = set(job.segments)
-    return [segment for segment in manifest.segments() if segment.id in held]
 
 
 def _met(error: LithifyError, met_by: MetBy = "compactor") -> JobError:

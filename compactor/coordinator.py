@@ -4,16 +4,14 @@ The order of writes is the protocol. Manifest before job state (P13); job before
 counts (P11). A coordinator acts only on what its own claim holds.
 """
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.engine import Reserve
-from lithify.compactor.estimate import estimate, estimate_relocation
+from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
-from lithify.compactor.plan import Proposal, choose_requested, freeze, freeze_relocation, kind_of
+from lithify.compactor.plan import Proposal, choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
     Action,
     Admit,
@@ -27,6 +25,7 @@ from lithify.compactor.policy import (
     tiered_first,
 )
 from lithify.compactor.relief import relief
+from lithify.compactor.relocating import Ends, Moves, freeze_relocation, requested_moves
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
@@ -37,18 +36,15 @@ from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
 from lithify.manifest.claims import Claim
-from lithify.manifest.cold import elsewhere, one_job
-from lithify.manifest.cold import no_room as no_room_to_move
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
-from lithify.manifest.homes import refuse_unreachable, told
+from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
-from lithify.manifest.units import Unit
 from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
 from lithify.store.in_step import both
@@ -166,7 +162,7 @@ class Coordinator:
             case Drop():
                 return await self._drop(reading.state)
             case Propose(due) if due.kind == "relocate":
-                return await self._relocate(reading, due.units, reading.config.cold_home, due.reason)
+                return await self._relocate(reading, Moves(due.units, reading.config.cold_home, due.reason))
             case Propose(due):
                 return await self._start(reading, Proposal(due.units, due.job_kind, due.reason))
 
@@ -314,8 +310,8 @@ class Coordinator:
         """The compactor's decision on a manual request: run it, or end it with a status that says why."""
         manifest, _, config, now_ms = reading
         end = self._work(config).finish
-        if request.home is not None:
-            return await self._admit_relocation(reading, request, request.home)
+        if request.relocates:
+            return await self._relocate(reading, requested_moves(reading, request), request)
         try:
             chosen = choose_requested(manifest, request.requested, now_ms, config)
             segments = [segment for unit in chosen for segment in unit.segments]
@@ -337,67 +333,25 @@ class Coordinator:
         reason = "requested: full" if not request.requested else "requested: by sources"
         return await self._start(reading, Proposal(chosen, kind_of(reading, chosen), reason, request))
 
-    async def _admit_relocation(self, reading: Reading, request: Job, home: str) -> Step:
-        """As many jobs as it takes: the request itself is the last of them.
+    async def _relocate(self, reading: Reading, moves: Moves | Ends, request: Job | None = None) -> Step:
+        """Admit a relocation, and do it. There is no job if its home does not answer: it would keep cleans waiting.
 
-        SUBTLE! A request comes before all that is due, so it must not wait for a home. 1. The home is away, and one is
-        asked for all the same. 2. Each step is about the request, and fails. 3. L0 is never merged, and fills up: then
-        appends wait for the home. Therefore the request ends, and its reason says what to do. Test:
-        tests/e2e/test_relocation_ends.py
+        SUBTLE! Nor does a request wait for a home, because it comes before all that is due. 1. The home is away, and a
+        request wants it. 2. Each step is about the request, and fails. 3. L0 is not merged, and fills up: now appends
+        wait for that home. Therefore the request ends. Test: tests/e2e/test_relocation_ends.py
         """
-        manifest, state, config, _ = reading
-        end = self._work(config).finish
-        found = elsewhere(manifest, home)
-        if not found:
-            return await end(
-                request, "completed", f"nothing to move: all of it is in {told(home)}, but for L0 segments"
-            )
-        vain = _moved_in_vain(state, request)
-        if vain is not None:
-            return await end(request, "failed", f"a part of it failed: {vain.reason}", vain.error)
-        full = no_room_to_move(manifest)
-        if full is not None:
-            return await end(request, "failed", full, JobError(Category.NO_ROOM, full))
-        held = held_by(reading.state)
-        if any(unit.segments[0].id in held for unit in found):
-            text = "another job holds some of the segments: ask again when it has ended"
-            return await end(request, "failed", text, JobError(Category.INVALID, text))
-        chosen = one_job(found)
-        text = f"requested: to {told(home)}"
-        if len(chosen) < len(found):
-            text = f"{text}, {len(chosen)} of {len(found)} segments first"
-            given_up = given_up_first(chosen, text, reading)
-            if given_up is not None:
-                return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
-            return await self._relocate(reading, chosen, home, text, request, is_last=False)
-        return await self._relocate(reading, chosen, home, text, request)
-
-    async def _relocate(
-        self,
-        reading: Reading,
-        chosen: Sequence[Unit],
-        home: str,
-        reason: str,
-        request: Job | None = None,
-        *,
-        is_last: bool = True,
-    ) -> Step:
-        """Admit the move of `chosen` to `home`, and do it; `is_last`: that is all that was requested. If that home does
-        not answer, there is no job: it would hold its segments, and keep cleans from them, for as long as that lasts.
-        """
-        manifest = reading.manifest
-        try:
-            await OwnHome(home, self.files.keys.owner)
-        except (Unavailable, InvalidRequest) as error:
+        if isinstance(moves, Moves):
+            try:
+                await OwnHome(moves.home, self.files.keys.owner)
+            except (Unavailable, InvalidRequest) as error:
+                failed = JobError(Category.of(error), str(error))
+                moves = Ends("failed", f"{moves.reason}; but {error}", failed)
+        if isinstance(moves, Ends):
             if request is None:
-                return Step(StepEnd.FAILED, f"{reason}; but {error}")
-            category = Category.INVALID if isinstance(error, InvalidRequest) else Category.of(error, "compactor")
-            failed = JobError(category, str(error))
-            return await self._work(reading.config).finish(request, "failed", f"{error}; ask again later", failed)
-        request = request if is_last else None
-        job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
-        job = freeze_relocation(chosen, home, reason, job_id, request, reading.now_ms)
-        return await self._begin(reading, replace(job, estimate=estimate_relocation(chosen)))
+                return Step(StepEnd.FAILED, moves.reason)
+            return await self._work(reading.config).finish(request, moves.status, moves.reason, moves.error)
+        job_id = moves.request.id if moves.request else SegmentId.for_job(reading.manifest.id, await NewId())
+        return await self._begin(reading, freeze_relocation(moves, job_id, reading.now_ms))
 
     async def _start(self, reading: Reading, proposal: Proposal) -> Step:
         """Plan, admit and run a job. `reading`: that of the decision."""
@@ -433,12 +387,6 @@ class Coordinator:
     async def _resume(self, reading: Reading, job: Job) -> Step:
         self.at_work = job.id
         return await self._work(reading.config).run(reading.manifest, job)
-
-
-def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
-    """A relocation to the same home that failed since `request` was made."""
-    later = (job for job in state.history if job.created_at_ms >= request.created_at_ms)
-    return next((job for job in later if job.home == request.home and job.status == "failed"), None)
 
 
 def _room(needed: Needs) -> Reserve:

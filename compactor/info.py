@@ -155,7 +155,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         ended_by=EndedBy(job.ended_by) if job.ended_by else None,
         sources=sources,
         total_sources=job.input_sources or len(sources),
-        destination=job.destination if job.home is None else told(job.home),
+        destination=told(job.home) if job.relocates else job.destination,
         attempts=job.attempts,
         progress=_progress(job, now_ms),
         counts=job.counts if not job.active else sum((d.counts for d in job.done), start=MergeCounts()),

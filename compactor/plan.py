@@ -23,12 +23,12 @@ __all__ = [
     "choose_requested",
     "fan_in",
     "freeze",
-    "freeze_relocation",
     "in_key_order",
     "kind_of",
     "merge_bytes",
     "offset_ranges",
     "source_bytes",
+    "sources_of",
     "tasks",
     "to_sort",
 ]
@@ -213,33 +213,6 @@ def freeze(reading: Reading, proposal: Proposal, ranges: tuple[KeyRange, ...], j
     )
 
 
-def freeze_relocation(
-    chosen: Sequence[Unit], home: str, reason: str, job_id: str, request: Job | None, now_ms: int
-) -> Job:
-    """The job that moves `chosen`, each of one segment, to `home`: each is a range of its plan (docs/rfcs/0031)."""
-    segments = [segment for unit in chosen for segment in unit.segments]
-    plan = Plan(
-        ranges=tuple(KeyRange() for _ in segments),
-        rules=MergeRules(clock_ms=now_ms),
-        output_bytes=max(segment.bytes for segment in segments),
-        input_bytes=sum(segment.bytes for segment in segments),
-        input_rows=sum(segment.rows for segment in segments),
-        input_segments=len(segments),
-    )
-    return Job(
-        id=job_id,
-        kind="relocate",
-        status="in_progress",
-        origin="scheduler" if request is None else "manual",
-        sources=tuple(dict.fromkeys(unit.id for unit in chosen)),
-        segments=tuple(segment.id for segment in segments),
-        home=home,
-        plan=plan,
-        reason=reason,
-        created_at_ms=now_ms,
-    )
-
-
 def _horizon_ms(config: TopicConfig, now_ms: int) -> int:
     """An int64 below the largest, which stands for none: delete.retention.ms may be as large as a long."""
     return min(now_ms + config.delete_retention_ms, LONG_MAX - 1)
@@ -260,10 +233,16 @@ def offset_ranges(segments: Sequence[SegmentRef], target_bytes: int) -> tuple[Ke
     return tuple(KeyRange(low_offset=low, high_offset=high) for low, high in zip(lows, highs, strict=True))
 
 
+def sources_of(manifest: Manifest, job: Job) -> list[SegmentRef]:
+    """The segments that `job` holds, as far as they are live."""
+    held = set(job.segments)
+    return [segment for segment in manifest.segments() if segment.id in held]
+
+
 def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[JobTask, ...]:
     """The tasks of `job`'s ranges `indexes`. Requires: the job's sources are live in `manifest`."""
     assert job.plan is not None
-    if job.home is not None:
+    if job.relocates:
         return _moves(manifest, job, attempt, indexes)
     held = set(job.segments)
     sources = [tuple(segment for segment in run.segments if segment.id in held) for run in manifest.runs]
@@ -284,7 +263,6 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
 
 
 def _moves(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[MoveTask, ...]:
-    assert job.home is not None
     live = {segment.id: segment for segment in manifest.segments()}
     keys = PartitionKeys(manifest.topic, manifest.topic_id, manifest.partition)
     return tuple(

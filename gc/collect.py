@@ -25,13 +25,12 @@ from lithify.gc.reachable import (
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
 from lithify.manifest.homes import HERE, where
-from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
-from lithify.manifest.relocations import ForgetHomes, named_homes
+from lithify.manifest.relocations import ForgetHomes, may_upload, named_homes
 from lithify.manifest.uploads import ran_out
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, Unavailable
 from lithify.store.home_names import physical
@@ -330,15 +329,8 @@ async def _forget_homes(files: PartitionFiles, homes: Sequence[str]) -> None:
             there = physical(home) != HERE and await every_object(files.keys.segments, physical(home))
         except (Unavailable, AccessDenied, InvalidRequest):
             continue  # the sweep has told it, or the next one will
-        if not (there or home in named_homes(head) or _may_upload(await files.compactor_state(), home)):
+        if not (there or home in named_homes(head) or may_upload(await files.compactor_state(), home)):
             await files.manifest.commit(ForgetHomes((home,), head.id))
-
-
-def _may_upload(state: CompactorState | None, home: str) -> bool:
-    """Whether a job may still upload to `home`: one that is not completed, even one that has ended, as long as its name
-    protects its outputs (P10)."""
-    jobs = () if state is None else (*state.jobs, *state.history)
-    return any(job.home == home and job.status != "completed" for job in jobs)
 
 
 async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[str]]:

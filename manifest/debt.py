@@ -20,14 +20,12 @@ from lithify.manifest.jobs import Kind
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
+from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
 __all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
 
-# Runs are similar if their sizes differ by at most this factor. The result of merging `runs.tier` of them is larger
-# than that, so it is not merged again at once.
-SIMILAR_SIZE_RATIO = 2
 RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs goes before merging L0
 # Skip a tier that would rewrite more than 1/4 of the bytes at which a clean is due: the clean will rewrite them soon
 # anyway.
@@ -337,7 +335,7 @@ class _Books:
 
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""
-        return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in _steps(runs)]
+        return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in steps(runs)]
 
     def _soon_cleaned(self, chosen: Sequence[Unit]) -> bool:
         """Whether a tier of `chosen` is not worth it: they are a large part of what makes a clean due, which will soon
@@ -373,7 +371,7 @@ class _Books:
         twice."""
         runs = [run for run in self._runs if run.max_offset < chosen[0].min_offset]
         while True:
-            first, end = next(_steps(runs, sum(unit.bytes for unit in chosen)))
+            first, end = next(steps(runs, sum(unit.bytes for unit in chosen)))
             more = [*runs[first:], *chosen]
             if end - first < self._config.runs_tier or self._soon_cleaned(more):
                 return tuple(chosen)
@@ -396,22 +394,3 @@ def _cleanable(everything: Sequence[Unit], latest_ms: int) -> Sequence[Unit]:
             break
         boundary = min(boundary, unit.min_offset)
     return [unit for unit in everything if unit.max_offset < boundary]
-
-
-def _steps(runs: Sequence[Unit], *younger: int) -> Iterator[tuple[int, int]]:
-    """[first, end) of each stretch of neighbours of similar size, youngest first, in the sizes of `runs` and `younger`.
-
-    A run older than a larger one counts as that large; otherwise a small run between large ones would never be merged.
-    So sizes fall in steps from the oldest to the youngest; with fewer than runs.tier on each step, their number is
-    bounded.
-    """
-    sizes = [*(run.bytes for run in runs), *younger]
-    end = len(sizes)
-    size = smallest = sizes[-1] if sizes else 0
-    for at in range(len(sizes) - 1, -1, -1):
-        size = max(size, sizes[at])
-        if size > SIMILAR_SIZE_RATIO * smallest:
-            yield at + 1, end
-            smallest, end = size, at + 1
-    if sizes:
-        yield 0, end

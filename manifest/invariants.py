@@ -22,7 +22,6 @@ from lithify.manifest.model import (
     CONSUMERS_MAX,
     FORMAT_HOMES,
     HOMES_MAX,
-    KEY_BOUND_BYTES,
     PARTITIONS_MAX,
     PASSED_OVER_MAX,
     PINS_MAX,
@@ -35,11 +34,10 @@ from lithify.manifest.model import (
     Boundary,
     Manifest,
     Numbered,
-    SegmentRef,
-    SortedRun,
     TopicFile,
     WarehouseFile,
 )
+from lithify.manifest.run_order import is_sorted
 from lithify.store.errors import Corrupt
 
 __all__ = [
@@ -147,7 +145,7 @@ def _shape(manifest: Manifest) -> Iterator[str]:
     if any(s.base_offset != s.min_offset or s.max_offset - s.min_offset + 1 != s.rows for s in manifest.l0):
         yield "an L0 segment's offsets are dense from its base"
     for run in manifest.runs:
-        if not _run_is_sorted(run):
+        if not is_sorted(run):
             yield "a run's segments are disjoint and in order"
         elif run.reaches_to > min(s.min_offset for s in run.segments):
             yield "a run reaches down to its records"
@@ -265,39 +263,6 @@ def _index_moves(previous: Manifest, following: Manifest) -> Iterator[str]:
     before = zip(following.time_index, rows, sizes, strict=True)
     if any(bucket.rows > count or bucket.bytes > size for bucket, count, size in before):
         yield "a stretch of the log holds no more than before, but for what is appended"
-
-
-def _run_is_sorted(run: SortedRun) -> bool:
-    if not run.segments or len({s.order for s in run.segments}) != 1:
-        return False
-    if run.segments[0].order == "offset":
-        return all(a.max_offset < b.min_offset for a, b in pairwise(run.segments))
-    return all(_may_precede(a, b) for a, b in pairwise(run.segments))
-
-
-def _may_precede(one: SegmentRef, other: SegmentRef) -> bool:
-    """Whether all keys of `one` can be below all keys of `other`, judging by their bounds."""
-    if other.min_key is None:
-        return False  # records without a key, which come first
-    if one.min_key is None:
-        return True
-    upper, lower = one.max_key, other.min_key
-    if upper is not None and len(upper) < KEY_BOUND_BYTES:
-        # The largest key itself; or a bound rounded up by the first writers, who did not pad it with zeros: then it
-        # ends with the byte that was raised.
-        rounded = not upper.endswith(b"\0") and len(lower) == KEY_BOUND_BYTES
-        return upper < lower or (rounded and _cut_of(upper) == lower)
-    return _cut_of(upper) <= lower
-
-
-def _cut_of(upper: bytes | None) -> bytes:
-    """The smallest possible first KEY_BOUND_BYTES of the largest key, given a bound that may be rounded up: then its
-    last byte before the zeros was one less, followed by 0xff. None: all bytes were 0xff."""
-    stem = b"" if upper is None else upper.rstrip(b"\0")
-    if upper is not None and not stem:
-        return upper
-    lessened = stem and stem[:-1] + bytes([stem[-1] - 1])
-    return lessened.ljust(KEY_BOUND_BYTES, b"\xff")
 
 
 def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.categories import Category
 from lithify.manifest.model import FORMAT, FORMAT_HOMES, KIND, Numbered, SegmentRef
+from lithify.store.port import HERE
 
 __all__ = [
     "ATTEMPTS_KEPT",
@@ -217,7 +218,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     sources: tuple[str, ...] = ()  # L0 and run ids, in the manifest's order
     segments: tuple[str, ...] = ()  # exactly the segments that it holds (P8)
     destination: str = ""  # id of the run it will make; "": a relocation makes none
-    home: str | None = None  # of a relocation: where the segments go, each a range of the plan; "" is the warehouse
+    home: str = HERE  # of a relocation: where the segments go, each a range of the plan
     plan: Plan | None = None
     attempts: tuple[Attempt, ...] = ()
     done: tuple[RangeDone, ...] = ()
@@ -252,7 +253,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def relocates(self) -> bool:
         """Whether it moves segments as they are, instead of merging them (docs/rfcs/0031)."""
-        return self.home is not None
+        return self.kind == "relocate"
 
     @property
     def active(self) -> bool:

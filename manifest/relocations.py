@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.homes import HERE
+from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
     FORMAT,
@@ -23,12 +24,19 @@ from lithify.manifest.refusals import not_created, topic_gone
 from lithify.manifest.retired import retire
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["CommitRelocation", "ForgetHomes", "UseHome", "named_homes"]
+__all__ = ["CommitRelocation", "ForgetHomes", "UseHome", "may_upload", "named_homes"]
 
 
 def named_homes(head: Manifest) -> frozenset[str]:
     """The homes besides the warehouse in which a live or retired segment of `head` is."""
     return frozenset(each.home for each in (*head.segments(), *head.retired)) - {HERE}
+
+
+def may_upload(state: CompactorState | None, home: str) -> bool:
+    """Whether a job may upload to `home`: one that is not completed, even one that has ended, as long as its name
+    protects its outputs (P10)."""
+    jobs = () if state is None else (*state.jobs, *state.history)
+    return any(job.relocates and job.home == home and job.status != "completed" for job in jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class UseHome:
     repeatable = True
     frees = False
 
-    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Refused:
+    def apply(self, head: Manifest | None, number: int, now_ms: int) -> Next[Manifest, None] | Already[None] | Refused:
         if head is None:
             return not_created()
         lost = fenced(head.topic, head.partition, head.compactor_epoch, self.epoch)
@@ -55,6 +63,8 @@ class UseHome:
             return Refused(lost)
         if head.sealed:
             return Refused(topic_gone(head))
+        if self.home == HERE:
+            return Already(None)
         homes = head.homes if self.home in head.homes else (*head.homes, self.home)
         if len(homes) > HOMES_MAX:
             where = f"{head.topic}/{head.partition}"

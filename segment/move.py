@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from lithify.manifest.homes import told
+from lithify.manifest.homes import told, where
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import SegmentId
 from lithify.segment.segments import Segments
@@ -31,18 +31,18 @@ def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
     copied = replace(
         segment, id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()), home=task.home, added_at=0
     )
-    segments = Segments(task.keys, homes)
+    source, segments = where(task.keys, segment), Segments(task.keys, homes)
     segments.refuse_unreachable([segment, copied])
     try:
         copy(
             homes,
-            (segment.home, task.keys.segment(segment.id)),
-            (task.home, task.keys.segment(copied.id)),
+            source,
+            where(task.keys, copied),
             size=segment.bytes,
             checksum=segment.checksum,
         )
     except (Corrupt, NotFound) as error:
-        if error.key == task.keys.segment(segment.id):
+        if error.key == source.key:
             error.segment = segment.id
         raise
     check()

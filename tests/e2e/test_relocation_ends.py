@@ -103,4 +103,3 @@ def test_a_request_does_not_wait_for_a_home(cold: Cold, error: LithifyError, cat
     job = relocation(warehouse)
     assert job.error is not None
     assert (job.id, job.status, job.error.category) == (asked.id, "failed", category)
-    assert "ask again later" in job.reason

@@ -15,7 +15,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.read import SegmentReader
-from lithify.segment.task import MergeTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, TaskFailure, TaskResult
 from lithify.store.homes import Homes
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row
@@ -33,7 +33,7 @@ class _Failing:
         self.name = engine.name
         self.fails_after: int | None = None
 
-    def start(self, homes: Homes, tasks: Sequence[MergeTask], label: str) -> Running:
+    def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Running:
         if self.fails_after is None:
             return self._engine.start(homes, tasks, label)
         done, failed = tasks[: self.fails_after], tasks[self.fails_after :]
@@ -45,7 +45,7 @@ class _Failing:
 
 
 class _PartlyFailed:
-    def __init__(self, running: Running | None, expected: int, failed: Sequence[MergeTask]) -> None:
+    def __init__(self, running: Running | None, expected: int, failed: Sequence[JobTask]) -> None:
         self._running = running
         self._expected = expected
         self._failed = [TaskFailure(task.range_index, Category.UNAVAILABLE, "told to fail") for task in failed]

@@ -68,7 +68,7 @@ def admitted_wrongly(
     job: Json, manifest: Json, config: Settings, held: Collection[str], requests: Iterable[str], moves_max: int
 ) -> Iterator[str]:
     """`held`: the segments of other jobs; `requests`: where those that wait ask that everything be moved."""
-    home, clock_ms = job["home"], job["plan"]["rules"]["clock_ms"]
+    home, clock_ms = job.get("home", ""), job["plan"]["rules"]["clock_ms"]
     by_name = {each["id"]: each for each in segments_of(manifest)}
     taken = [by_name.get(name) for name in job["segments"]]
     if None in taken:
@@ -108,8 +108,10 @@ def moved_wrongly(job: Json, previous: Json, manifest: Json) -> str | None:
             continue
         if new["id"] != copies[old["id"]] or new["id"] == old["id"]:
             return f"has {new['id']} in place of {old['id']}, whose copy is {copies[old['id']]} (P21)"
-        if home_of(new) != job["home"] or new["added_at"] != manifest["id"]:
-            return f"says that {new['id']} is in {home_of(new)!r}, and it was moved to {job['home']!r} (RFC 0031)"
+        if home_of(new) != job.get("home", "") or new["added_at"] != manifest["id"]:
+            return (
+                f"says that {new['id']} is in {home_of(new)!r}, and it was moved to {job.get('home', '')!r} (RFC 0031)"
+            )
         differing = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} - COPY
         if differing:
             return f"changes {min(differing)} of {old['id']} (P13)"

@@ -1,0 +1,92 @@
+"""What a relocation moves, and the job that does it. Pure (docs/rfcs/0031)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lithify.compactor.estimate import estimate_relocation
+from lithify.compactor.policy import given_up_first
+from lithify.manifest.categories import Category
+from lithify.manifest.cold import elsewhere, no_room, one_job
+from lithify.manifest.homes import told
+from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
+from lithify.manifest.reading import Reading
+from lithify.manifest.units import Unit
+
+__all__ = ["Ends", "Moves", "freeze_relocation", "requested_moves"]
+
+
+class Moves(NamedTuple):
+    """What the next job moves."""
+
+    units: Sequence[Unit]  # each of one segment
+    home: str
+    reason: str
+    request: Job | None = None  # the one that this does; None: the scheduler proposes it, or more is to come
+
+
+class Ends(NamedTuple):
+    """How a request ends without a job."""
+
+    status: Ended
+    reason: str
+    error: JobError | None = None
+
+
+def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
+    """The next job of a request to move everything to a home. If one job cannot move it all, several do, and the
+    request itself is the last of them."""
+    manifest, home = reading.manifest, request.home
+    found = elsewhere(manifest, home)
+    if not found:
+        return Ends("completed", f"nothing to move: all but L0 segments is in {told(home)}")
+    vain = _moved_in_vain(reading.state, request)
+    if vain is not None:
+        return Ends("failed", f"a part of it failed: {vain.reason}", vain.error)
+    full = no_room(manifest)
+    if full is not None:
+        return Ends("failed", full, JobError(Category.NO_ROOM, full))
+    held = reading.held
+    if any(unit.segments[0].id in held for unit in found):
+        text = "another job holds some of the segments: ask again when it has ended"
+        return Ends("failed", text, JobError(Category.INVALID, text))
+    chosen, reason = one_job(found), f"requested: to {told(home)}"
+    if len(chosen) == len(found):
+        return Moves(chosen, home, reason, request)
+    reason = f"{reason}, {len(chosen)} of {len(found)} segments first"
+    given_up = given_up_first(chosen, reason, reading)
+    if given_up is not None:
+        return Ends("failed", given_up, JobError(Category.GIVEN_UP, given_up))
+    return Moves(chosen, home, reason)
+
+
+def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
+    """A relocation to the same home that failed since `request` was made. More of them would keep all that is due
+    waiting, for as long as that home is away."""
+    later = (job for job in state.history if job.relocates and job.created_at_ms >= request.created_at_ms)
+    return next((job for job in later if job.home == request.home and job.status == "failed"), None)
+
+
+def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:
+    """The job that does `moves`, ready to be admitted: each segment is a range of its plan."""
+    segments = [segment for unit in moves.units for segment in unit.segments]
+    plan = Plan(
+        ranges=tuple(KeyRange() for _ in segments),
+        rules=MergeRules(clock_ms=now_ms),
+        output_bytes=max(segment.bytes for segment in segments),
+        input_bytes=sum(segment.bytes for segment in segments),
+        input_rows=sum(segment.rows for segment in segments),
+        input_segments=len(segments),
+    )
+    return Job(
+        id=job_id,
+        kind="relocate",
+        status="in_progress",
+        origin="scheduler" if moves.request is None else "manual",
+        sources=tuple(dict.fromkeys(unit.id for unit in moves.units)),
+        segments=tuple(segment.id for segment in segments),
+        home=moves.home,
+        plan=plan,
+        reason=moves.reason,
+        created_at_ms=now_ms,
+        estimate=estimate_relocation(moves.units),
+    )
