@@ -81,10 +81,10 @@ class Shut(Homes):
 
     error: LithifyError | None = None
 
-    def own(self, home: str, folder: str) -> None:
+    def own(self, home: str, key: str) -> None:
         if self.error is not None and home != HERE:
             raise self.error
-        super().own(home, folder)
+        super().own(home, key)
 
 
 @pytest.mark.parametrize(

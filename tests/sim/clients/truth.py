@@ -292,7 +292,7 @@ class Truth:
             moved(log, name, before, position, author)
         log.positions[name] = position
 
-    def put(self, author: Author, key: str, body: bytes) -> None:
+    def put(self, author: Author, key: str, body: bytes, home: str = "") -> None:
         """A segment counts from when a manifest names it."""
 
     def deleting(self, author: Author, key: str) -> None:
