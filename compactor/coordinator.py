@@ -25,7 +25,7 @@ from lithify.compactor.policy import (
     tiered_first,
 )
 from lithify.compactor.relief import relief
-from lithify.compactor.relocating import Ends, Moves, freeze_relocation, refused_moves, requested_moves
+from lithify.compactor.relocating import Ends, Moves, freeze_relocation, requested_moves
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
@@ -334,12 +334,18 @@ class Coordinator:
         return await self._start(reading, Proposal(chosen, kind_of(reading, chosen), reason, request))
 
     async def _relocate(self, reading: Reading, moves: Moves | Ends, request: Job | None = None) -> Step:
-        """Admit a relocation, and do it. There is no job if its home does not answer: it would keep cleans waiting."""
+        """Admit a relocation, and do it. There is no job if its home does not answer: it would keep cleans waiting.
+
+        SUBTLE! Nor does a request wait for a home, because it comes before all that is due. 1. The home is away, and a
+        request wants it. 2. Each step is about the request, and fails. 3. L0 is not merged, and fills up: now appends
+        wait for that home. Therefore the request ends. Test: tests/e2e/test_relocation_ends.py
+        """
         if isinstance(moves, Moves):
             try:
                 await OwnHome(moves.home, self.files.keys.owner)
             except (Unavailable, InvalidRequest) as error:
-                moves = refused_moves(error)
+                failed = JobError(Category.of(error), str(error))
+                moves = Ends("failed", f"{moves.reason}; but {error}", failed)
         if isinstance(moves, Ends):
             ends = self._work(reading.config).finish
             told = moves.status, moves.reason, moves.error

@@ -11,9 +11,8 @@ from lithify.manifest.homes import told
 from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
-from lithify.store.errors import InvalidRequest, Unavailable
 
-__all__ = ["Ends", "Moves", "freeze_relocation", "refused_moves", "requested_moves"]
+__all__ = ["Ends", "Moves", "freeze_relocation", "requested_moves"]
 
 
 class Moves(NamedTuple):
@@ -39,8 +38,7 @@ def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
 
     SUBTLE! A request comes before all that is due, so it must not wait for a home. 1. The home is away, and a person
     asks for it all the same. 2. Each step is about the request, and fails. 3. L0 is never merged, and fills up: then
-    appends wait for the home. Therefore the request ends, and its reason says what to do (`refused_moves`, too).
-    Test: tests/e2e/test_relocation_ends.py
+    appends wait for the home. Therefore the request ends, and says why. Test: tests/e2e/test_relocation_ends.py
     """
     manifest, home = reading.manifest, request.home
     found = elsewhere(manifest, home)
@@ -66,14 +64,9 @@ def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
     return Moves(chosen, home, reason)
 
 
-def refused_moves(error: Unavailable | InvalidRequest) -> Ends:
-    """What becomes of a move if its home does not answer, or is not ours."""
-    category = Category.INVALID if isinstance(error, InvalidRequest) else Category.of(error, "compactor")
-    return Ends("failed", f"{error}; ask again later", JobError(category, str(error)))
-
-
 def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
-    """A relocation to the same home that failed since `request` was made."""
+    """A relocation to the same home that failed since `request` was made. More of them would keep all that is due
+    waiting, for as long as that home is away."""
     later = (job for job in state.history if job.relocates and job.created_at_ms >= request.created_at_ms)
     return next((job for job in later if job.home == request.home and job.status == "failed"), None)
 

@@ -312,7 +312,7 @@ def test_no_file_asks_which_home_it_is() -> None:
     about_homes = {"homes", "cold", "relocations"}
     assert {relative(file) for file in named if asks(syntax(file))} == {
         *(f"manifest/{name}.py" for name in about_homes),
-        *("admin/homes.py", "gc/objects.py"),
+        *("admin/homes.py", "compactor/relocating.py", "gc/objects.py"),
     }
 
 

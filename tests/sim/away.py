@@ -54,5 +54,5 @@ async def _compacts(settler: Settler) -> None:
             outcome = "failed"
         if outcome == "idle":
             return
-        if outcome in ("waiting", "failed"):
+        if outcome == "waiting":  # what has failed waits, and what presses is done meanwhile
             settler.site.world.now_ms += PAUSE_MS

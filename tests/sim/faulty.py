@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lithify.manifest.homes import HERE
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
-from lithify.store.home_names import physical
 from lithify.store.port import (
     Create,
     Delete,
@@ -25,7 +24,7 @@ from lithify.store.port import (
     Request,
 )
 from tests.sim.cast import WORKER, Actor, Author, Violation
-from tests.sim.places import CLASS, GetFrom, PutTo
+from tests.sim.places import CLASS, GetFrom, PutTo, place
 from tests.steps import folders, listed
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class FaultyStore:
 
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
         self.let_in(actor, type(request).__name__, writes=type(request) in WRITES)
-        home = getattr(request, "home", HERE)
+        home = place(getattr(request, "home", HERE))
         if home:
             self.of_another_place(actor, home)
         return self._nodes[type(request)](actor, request, fault)
@@ -92,8 +91,6 @@ class FaultyStore:
 
     def of_another_place(self, actor: Actor, home: str) -> None:
         """Raises AccessDenied, Unavailable."""
-        if home == CLASS:
-            raise Violation(f"{actor.name} takes {home} for a place, and it is the warehouse's own (RFC 0031)")
         self._world.counts["asked another place"] += 1
         actor.wake_ms = self._world.now_ms + int(actor.luck.random() * self._world.climate.far_ms)
         for spell in self._world.climate.homes:
@@ -107,14 +104,14 @@ class FaultyStore:
                 raise Unavailable(f"{home} gave no answer")
 
     def _own(self, actor: Actor, request: OwnHome, fault: str | None) -> None:
-        if physical(request.home) == HERE:
+        if place(request.home) == HERE:
             return
         if fault is not None:
             self.fail(actor, fault, "OwnHome")
         if request.home in self.of_others:
             self._world.counts["another warehouse's home"] += 1
             raise InvalidRequest(f"{request.home} is another warehouse's")
-        self.owned.add((request.home, request.key.rpartition("/")[0] + "/"))
+        self.owned.add((request.home, request.key.rpartition("/")[0]))
 
     def _must_own(self, actor: Actor, home: str, key: str) -> None:
         if home and not any(home == mine and key.startswith(folder) for mine, folder in self.owned):
@@ -252,7 +249,7 @@ class FaultyStore:
         self._world.witness.put(author, key, body, home)
 
     def _delete(self, actor: Actor, request: Delete, fault: str | None) -> dict[str, str]:
-        keys, author, home = request.keys, actor.author, request.home
+        keys, author, home = request.keys, actor.author, place(request.home)
         for key in keys:
             self._must_own(actor, home, key)
         if fault is None and self._locked(actor):
@@ -289,6 +286,8 @@ class FaultyStore:
     def _list(self, actor: Actor, request: List, fault: str | None) -> Page:
         if fault is not None:
             self.fail(actor, fault, "List")
+        if request.home == CLASS:
+            raise Violation(f"{actor.name} lists {CLASS}, and it is the warehouse's own place (RFC 0031)")
         page, more = listed(
             self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
         )

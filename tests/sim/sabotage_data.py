@@ -176,7 +176,7 @@ OF_DATA = (
     Sabotage(
         "a rounded bound is taken for a key",
         "R5",
-        "manifest/invariants.py",
+        "manifest/run_order.py",
         "return _cut_of(upper) <= lower",
         "return upper is None or upper < lower",
     ),

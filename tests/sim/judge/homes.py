@@ -109,7 +109,9 @@ def moved_wrongly(job: Json, previous: Json, manifest: Json) -> str | None:
         if new["id"] != copies[old["id"]] or new["id"] == old["id"]:
             return f"has {new['id']} in place of {old['id']}, whose copy is {copies[old['id']]} (P21)"
         if home_of(new) != job.get("home", "") or new["added_at"] != manifest["id"]:
-            return f"says that {new['id']} is in {home_of(new)!r}, and it was moved to {job['home']!r} (RFC 0031)"
+            return (
+                f"says that {new['id']} is in {home_of(new)!r}, and it was moved to {job.get('home', '')!r} (RFC 0031)"
+            )
         differing = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} - COPY
         if differing:
             return f"changes {min(differing)} of {old['id']} (P13)"
@@ -121,8 +123,7 @@ def moved_wrongly(job: Json, previous: Json, manifest: Json) -> str | None:
 def forgotten_too_late(head: Json, history: Iterable[Json], places: Collection[str]) -> str | None:
     """A home that is still noted at rest, and nothing is there, and nothing names it. `places`: where objects are."""
     named = {home_of(each) for each in (*segments_of(head), *head.get("retired", ()))}
-    moves = [job for job in history if job.get("kind") == "relocate"]
-    waits = {job.get("home", "") for job in moves if job["status"] != "completed"}
+    waits = {job.get("home") for job in history if job["status"] != "completed"}
     for home in head.get("homes", ()):
         if home not in named and home not in waits and home not in places:
             return f"home {home} is noted, and was swept empty (P18)"

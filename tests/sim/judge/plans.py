@@ -93,8 +93,11 @@ def _relocation(job: Json, manifest: Json, config: Settings, known: InForce) -> 
     found = ""
     for state in known.states or ({},):
         held = {name for each in state.get("jobs", ()) for name in each.get("segments", ())}
-        requests = (each for each in state.get("jobs", ()) if each["status"] == "submitted")
-        asked = [each.get("home", "") for each in requests if each.get("kind") == "relocate"]
+        asked = [
+            each.get("home", "")
+            for each in state.get("jobs", ())
+            if each["status"] == "submitted" and each.get("kind") == "relocate"
+        ]
         wrong = next(admitted_wrongly(job, manifest, config, held, asked, known.moves_max), None)
         if wrong is None:
             return

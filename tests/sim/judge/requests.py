@@ -46,8 +46,7 @@ def _move_is_refused(job: Json, status: str, category: str, known: InForce) -> b
         return any(not elsewhere(manifest, home) for manifest in known.manifests)
     if category == "attempts":
         return any(len(elsewhere(manifest, home)) > known.moves_max for manifest in known.manifests)
-    moved = [each for s in known.states for each in s.get("history", ()) if each.get("kind") == "relocate"]
-    if any(each.get("home", "") == home and each["status"] == "failed" for each in moved):
+    if any(_moves_to(each, home) and each["status"] == "failed" for s in known.states for each in s.get("history", ())):
         return True  # a part of it failed
     if category in ("unavailable", "store_denied"):
         return "://" in home  # it is away: the warehouse itself would take no file that says so
@@ -55,6 +54,10 @@ def _move_is_refused(job: Json, status: str, category: str, known: InForce) -> b
         return False
     held = {name for state in known.states for each in state.get("jobs", ()) for name in each.get("segments", ())}
     return home in known.others or any(each["id"] in held for m in known.manifests for each in elsewhere(m, home))
+
+
+def _moves_to(job: Json, home: str) -> bool:
+    return job.get("kind") == "relocate" and job.get("home", "") == home
 
 
 def _pairs(known: InForce) -> Iterator[tuple[Json, Settings]]:
@@ -147,7 +150,7 @@ def asked_otherwise(previous: Json, state: Json, known: InForce) -> str | None:
 
 
 def _completed(job: Json) -> bool:
-    return job["status"] == "completed" and bool(job.get("sources")) and job.get("kind") != "relocate"
+    return job["status"] == "completed" and bool(job.get("sources")) and job["kind"] != "relocate"
 
 
 def _instead(asked: list[str], done: Json, manifest: Json) -> list[str]:
