@@ -101,7 +101,9 @@ class DiskCache:
         try:
             descriptor = self._disk.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                content = _read(self._disk, descriptor, _HEAD_BYTES + entry.length + 1)
+                whole = self._disk.stat_open(descriptor).st_size == _HEAD_BYTES + entry.length
+                head = _read(self._disk, descriptor, _HEAD_BYTES, 0)
+                body = _read(self._disk, descriptor, entry.length, _HEAD_BYTES)
                 with suppress(OSError):  # a folder that may only be read
                     os.utime(descriptor)  # by this the oldest is found
             finally:
@@ -111,8 +113,7 @@ class DiskCache:
         except OSError as error:
             self._failed(error)
             return None
-        body = content[_HEAD_BYTES:]
-        if len(body) == entry.length and content[:_HEAD_BYTES] == _MAGIC + entry.digest(body):
+        if whole and head == _MAGIC + entry.digest(body):
             return body
         self._count(damaged=1)
         self._remove(path)
@@ -274,9 +275,9 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _read(disk: Disk, descriptor: int, length: int) -> bytes:
-    """All that is there, but no more than `length`."""
-    content = disk.read(descriptor, length, 0)
-    while len(content) < length and (more := disk.read(descriptor, length - len(content), len(content))):
+def _read(disk: Disk, descriptor: int, length: int, start: int) -> bytes:
+    """All that is there from `start` on, but no more than `length`."""
+    content = disk.read(descriptor, length, start)
+    while len(content) < length and (more := disk.read(descriptor, length - len(content), start + len(content))):
         content += more
     return content

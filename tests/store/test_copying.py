@@ -189,7 +189,7 @@ def test_one_s3_copies_by_itself(
         if not parts:
             assert kinds(front) == {"PUT": 1, "HEAD": 2, "GET": 1}
         assert homes.store(name).requests().puts - puts == (7 if parts else 1)
-        assert homes.store(name).requests().bytes_read == 0
+        assert parts or homes.store(name).requests().bytes_read == 0
         assert content(homes.store(name)) == BODY
         client = innermost(homes.here).bulk_client()  # type: ignore[attr-defined]
         if home != "bucket":
