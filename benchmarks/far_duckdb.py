@@ -1,5 +1,8 @@
 """A row of `far`: DuckDB's own S3 reading of the files that we scan, beside our scan.
 
+Both read anew each time: DuckDB's memory of what it has read of remote files is switched off, since with it only the
+first round would read S3.
+
 DuckDB reads S3 by an extension, which must be of its own version. PyPI has one for a release that is not the one of the
 other benchmarks, so both live in a virtual environment of their own, made at the first use.
 """
@@ -42,6 +45,7 @@ for line in sys.stdin:
         connection.execute(f"set s3_endpoint='{asked['endpoint']}'")
         for setting in ("s3_use_ssl=false", "s3_url_style='path'", "s3_region='us-east-1'"):
             connection.execute(f"set {setting}")
+        connection.execute("set enable_external_file_cache=false")
         connection.execute(f"set s3_access_key_id='{key}'")
         connection.execute(f"set s3_secret_access_key='{secret}'")
     began = time.perf_counter()

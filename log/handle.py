@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from lithify.log.appending import Appending
+from lithify.log.beside_head import BesideHead
 from lithify.log.point_reads import PointReads
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.commit import Edit
@@ -40,6 +41,7 @@ class Handle:
         self._appending = Appending(driver, keys)
         self._deadline_ms: int | None = None  # when the driver stops waiting
         self._gets = PointReads(self._files)
+        self._beside_head = BesideHead()
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -84,25 +86,16 @@ class Handle:
         return self._snapshot(manifest, None)
 
     def _likely(self) -> Snapshot | None:
-        """The newest manifest seen, which may or may not be the head. None: none, or of a deleted topic. If an object
-        of it is missing, that is not explained."""
+        """The newest manifest seen, which may or may not be the head. None: none, or of a deleted topic."""
         seen = self._files.manifest.seen.value
-        if seen is None or seen.sealed:
-            return None
-        return self._snapshot(seen, None, explain=lambda _, missing: missing)
+        return None if seen is None or seen.sealed else self._open(seen)
 
-    def _snapshot(
-        self,
-        manifest: Manifest,
-        checkpoint: Checkpoint | None,
-        ttl_ms: int | None = None,
-        explain: Callable[[Manifest, NotFound], LithifyError] | None = None,
-    ) -> Snapshot:
+    def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
         segments = Segments(self._files.keys, self._driver.homes)
         points = self._gets.points(segments, self._driver.cache, manifest)
-        told = explain or self._explain_missing
+        told = self._explain_missing
         return Snapshot(segments, points, floor, told, checkpoint, ttl_ms=ttl_ms, commit=self._commit)
 
     def _commit(self, edit: Edit[Manifest, T]) -> T:

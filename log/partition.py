@@ -20,11 +20,12 @@ from lithify.log.intake import Records, prepare
 from lithify.log.names import check_name
 from lithify.log.opening import Opening, Start
 from lithify.log.positions import Holds
-from lithify.log.record import Record
+from lithify.log.record import Record, whole_records
 from lithify.log.scan_and_follow import ScanAndFollow, scan_and_follow
 from lithify.log.snapshot import Snapshot
 from lithify.log.transactions import TransactionInfo, end, forget, stamp_of, transaction_infos
 from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_task
+from lithify.log.whole import Batches
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
@@ -221,8 +222,7 @@ class Partition(Handle):
         """
         reset = check_reset(auto_offset_reset)
         if not follow:
-            snapshot = self.snapshot()
-            return snapshot.read(*bounded(snapshot, start_offset, end_offset, reset))
+            return whole_records(self._log(start_offset, end_offset, reset), self._files.name)
         if end_offset is not None:
             raise InvalidRequest(f"{self._files.name}: give either follow or end_offset: following has no end")
         return _follow(self.follower(start_offset, reset), check_poll_ms(poll_ms), stop)
@@ -235,8 +235,13 @@ class Partition(Handle):
         auto_offset_reset: OffsetReset = "earliest",
     ) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
-        snapshot = self.snapshot()
-        return snapshot.read_batches(*bounded(snapshot, start_offset, end_offset, check_reset(auto_offset_reset)))
+        return self._log(start_offset, end_offset, check_reset(auto_offset_reset)).reader()
+
+    def _log(self, start: int | None, end: int | None, reset: OffsetReset) -> Batches:
+        return self._of_head(lambda snapshot: snapshot.log(*bounded(snapshot, start, end, reset)))
+
+    def _of_head(self, read: Callable[[Snapshot], Batches]) -> Batches:
+        return self._beside_head.batches(self._driver.store, self.snapshot, self._likely, read)
 
     def follower(
         self,
@@ -313,7 +318,7 @@ class Partition(Handle):
         columns: Iterable[str] | None = None,
     ) -> pa.RecordBatchReader:
         """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`."""
-        return self.snapshot().scan(tombstones, low=low, high=high, columns=columns)
+        return self._of_head(lambda snapshot: snapshot.latest(tombstones, low, high, columns)).reader()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(part)`, or DuckDB's `from part`."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lithify.log.whole import Batches, Whole
 from lithify.segment.point_parts import Row
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "record_problem",
     "to_record",
     "to_records",
+    "whole_records",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -122,6 +124,11 @@ def _counted(length: int) -> int:
 def to_record(row: Row) -> Record:
     pairs = tuple((pair["key"], pair["value"]) for pair in row.headers) if row.headers else ()
     return Record(row.key, row.value, row.timestamp_ms, pairs, row.offset)
+
+
+def whole_records(log: Batches, where: str) -> Iterator[Record]:
+    """The rows of `log`, which has schema RECORDS. An error is raised again at each further call."""
+    return Whole(to_records(log.rows), where)
 
 
 def to_records(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:

@@ -10,8 +10,8 @@ from lithify.log.held import hold_of
 from lithify.log.placed import check_keys
 from lithify.log.planning import Wanted, check_offsets, cut, target_of, wanted
 from lithify.log.positions_in_log import offset_at, offset_of_last
-from lithify.log.record import Record, to_record, to_records
-from lithify.log.whole import Whole
+from lithify.log.record import Record, to_record, whole_records
+from lithify.log.whole import Batches, Whole
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
@@ -88,11 +88,15 @@ class Snapshot:
     def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
         """Every stored record with start_offset ≤ offset < end_offset, in offset order, including superseded ones and
         tombstones (value None), without those below the log start offset. Raises OffsetOutOfRange."""
-        return Whole(to_records(self._in_offset_order(start_offset, end_offset)), self._where)
+        return whole_records(self.log(start_offset, end_offset), self._where)
 
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
-        return self._reader(self._in_offset_order(start_offset, end_offset))
+        return self.log(start_offset, end_offset).reader()
+
+    def log(self, start_offset: int = 0, end_offset: int | None = None) -> Batches:
+        """What `read_batches` reads."""
+        return Batches(RECORDS, Whole(self._in_offset_order(start_offset, end_offset), self._where))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """The offset of the first record that is not older than `timestamp_ms`, as Kafka's offsetsForTimes; None: all
@@ -128,9 +132,13 @@ class Snapshot:
     ) -> pa.RecordBatchReader:
         """The latest record of each key with low ≤ key < high, in key order; deleted keys only with `tombstones`.
         Columns that are not named are not read, unless they decide."""
+        return self.latest(tombstones, low, high, columns).reader()
+
+    def latest(self, tombstones: bool, low: bytes | None, high: bytes | None, columns: Iterable[str] | None) -> Batches:
+        """What `scan` reads."""
         asked = wanted(self._where, low=low, high=high, columns=columns, tombstones=tombstones)
         whole = self.task(asked)
-        return pa.RecordBatchReader.from_batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
+        return Batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
@@ -265,9 +273,6 @@ class Snapshot:
         within = Bounds(from_offset=start, to_offset=end)
         runs, l0 = self._manifest.runs, self._manifest.l0
         return self._guarded(in_offset_order(runs, l0, self._segments.reader, within))
-
-    def _reader(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(RECORDS, Whole(batches, self._where))
 
     def _guarded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:

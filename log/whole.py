@@ -1,11 +1,14 @@
 """Iterators that never end early after an error."""
 
 from collections.abc import Generator, Iterator
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from lithify.store.errors import Unavailable
 
-__all__ = ["Whole"]
+__all__ = ["Batches", "Whole"]
 
 T = TypeVar("T")
 
@@ -21,8 +24,16 @@ class Whole(Iterator[T], Generic[T]):
         self._items = items
         self._where = where
         self._failed: Exception | None = None
+        self._first: list[T] = []
+
+    def begin(self) -> None:
+        """Take the first item now. It comes first as ever."""
+        with suppress(StopIteration):
+            self._first.append(next(self))
 
     def __next__(self) -> T:
+        if self._first:
+            return self._first.pop()
         if self._failed is not None:
             raise _alike(self._failed)
         try:
@@ -37,8 +48,19 @@ class Whole(Iterator[T], Generic[T]):
             raise
 
     def close(self) -> None:
+        self._first.clear()
         if isinstance(self._items, Generator):
             self._items.close()
+
+
+class Batches(NamedTuple):
+    """What a reader of Arrow is made of."""
+
+    schema: pa.Schema
+    rows: Whole[pa.RecordBatch]
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self.rows)
 
 
 def _alike(error: Exception) -> Exception:

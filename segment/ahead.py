@@ -16,15 +16,21 @@ import pyarrow as pa
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef
+from lithify.segment.footer import TAIL_BYTES
 from lithify.segment.read import OpenSegment, SegmentReader, Span
 from lithify.store.fetching import Fetch, Landings
 
-__all__ = ["AHEAD_BYTES_MAX", "Lane", "ReadAhead"]
+__all__ = ["AHEAD_BYTES_MAX", "EARLY_BYTES_MAX", "Lane", "ReadAhead"]
 
 AHEAD_BYTES_MAX = 24 << 20  # requested and not yet taken, of all sources together
 _OPENED_MAX = 32  # segments of one source
+EARLY_BYTES_MAX = 3 << 20  # of what a segment of many sources begins with: takes little longer than a round trip
+_FEW_LANES = 3  # whose fetches are split: a connection has a rate, and several carry more
+_PIECE_BYTES = 2 << 20  # takes about a round trip, so that a smaller one is hardly faster; each request costs CPU, too
 
 Pieces = list[tuple[int, memoryview]]
+Asked = list[tuple[int, int, Fetch[memoryview]]]
+"""Requests that are under way: for each its start and length in the object."""
 
 
 class ReadAhead:
@@ -33,9 +39,9 @@ class ReadAhead:
     `check` is called while it waits; what it raises ends the reading.
     """
 
-    def __init__(self, check: Callable[[], None] | None = None, bytes_max: int = AHEAD_BYTES_MAX) -> None:
+    def __init__(self, check: Callable[[], None] | None = None) -> None:
         self._check = check
-        self._bytes_max = bytes_max
+        self._bytes_max = AHEAD_BYTES_MAX
         self._lanes: list[weakref.ref[Lane]] = []  # they hold this
         self._landings = Landings()
         self.held_bytes = 0
@@ -53,6 +59,22 @@ class ReadAhead:
         if self._landings.pid != os.getpid():
             self._landings = Landings()
         return Fetch(request, self._landings, apart)
+
+    def early_bytes_max(self, fetch_bytes: int) -> int:
+        """Of what a segment begins with. All lanes can have as much at once, with their footers."""
+        share = max(0, self._bytes_max // max(1, len(self._lanes)) - TAIL_BYTES)
+        return share if self._few else min(share, EARLY_BYTES_MAX, fetch_bytes)
+
+    def cut(self, start: int, length: int) -> Iterator[tuple[int, int]]:
+        """The requests (start, length) for a part of an object. If there are few lanes they are several, each of which
+        has a connection of its own."""
+        piece_bytes = _PIECE_BYTES if self._few else max(1, length)
+        for at in range(0, length, piece_bytes):
+            yield start + at, min(piece_bytes, length - at)
+
+    @property
+    def _few(self) -> bool:
+        return len(self._lanes) <= _FEW_LANES
 
     def wait(self, fetch: Fetch[memoryview]) -> None:
         """Until it has ended. Meanwhile whatever has become known to be needed is requested."""
@@ -93,9 +115,9 @@ class _Begun:
         self.reader = reader
         self.error = error
         self.opening: Fetch[memoryview] | None = None
-        self.early: Fetch[memoryview] | None = None
-        self.early_bytes = 0
-        self.spans: deque[tuple[Span, list[Fetch[memoryview]]]] = deque()  # requested
+        self.early_bytes = 0  # to be requested with the footer
+        self.early: deque[tuple[int, int, Fetch[memoryview]]] = deque()  # requested
+        self.spans: deque[tuple[Span, Asked]] = deque()  # requested
         self.coming: deque[Span] = deque()  # to be requested
         self.kept_bytes = 0  # what it was opened with, if that has its rows
         self.is_open = False
@@ -152,11 +174,11 @@ class Lane:
         while begun.spans or begun.coming:
             if not begun.spans:
                 self._request_of(begun)
-            span, fetches = begun.spans.popleft()
-            if span.early and begun.early is not None:
-                self._keep(begun, begun.early)
-            pieces = self._pieces(span, fetches)
-            fetches.clear()
+            span, asked = begun.spans.popleft()
+            while begun.early and begun.early[0][0] < span.end:
+                self._keep(begun)
+            pieces = self._pieces(asked)
+            asked.clear()
             if span.last:
                 self._let_go(begun)
             self._ahead.go_on()
@@ -183,20 +205,27 @@ class Lane:
 
     def _let_go(self, begun: _Begun) -> None:
         """Nothing more is needed of it."""
-        self._hold(-begun.kept_bytes - (begun.early_bytes if begun.early is not None else 0))
-        begun.kept_bytes, begun.early = 0, None
+        self._hold(-begun.kept_bytes - sum(length for _, length, _ in begun.early))
+        begun.kept_bytes = 0
+        begun.early.clear()
 
-    def _keep(self, begun: _Begun, early: Fetch[memoryview]) -> None:
-        self._ahead.wait(early)
-        begun.early = None
-        self._hold(-begun.early_bytes)
-        self._reader(begun).keep(early.answer())
+    def _keep(self, begun: _Begun) -> None:
+        start, length, fetch = begun.early[0]
+        self._ahead.wait(fetch)
+        begun.early.popleft()
+        self._hold(-length)
+        self._reader(begun).keep(start, fetch.answer())
 
-    def _pieces(self, span: Span, fetches: list[Fetch[memoryview]]) -> Pieces:
-        for each in fetches:
-            self._ahead.wait(each)
-        self._hold(-_bytes(span))
-        return [(start, each.answer()) for (start, _), each in zip(span.requests, fetches, strict=True)]
+    def _pieces(self, asked: Asked) -> Pieces:
+        for _, _, fetch in asked:
+            self._ahead.wait(fetch)
+        self._hold(-sum(length for _, length, _ in asked))
+        return [(start, fetch.answer()) for start, _, fetch in asked]
+
+    def _ask(self, reader: SegmentReader, start: int, length: int) -> Asked:
+        self._hold(length)
+        cut = self._ahead.cut(start, length)
+        return [(at, size, self._ahead.fetch(reader.request(at, size), reader.apart)) for at, size in cut]
 
     def next_bytes(self) -> int | None:
         """The size of what it would request next; None: nothing, or it is not known yet. Opens what has arrived, and
@@ -232,7 +261,8 @@ class Lane:
         ref = self._left.popleft()
         try:
             begun = _Begun(ref, self._open_segment(ref, self._fetch_bytes), None)
-            begun.early_bytes = begun.reader.begin(self._wanted) if begun.reader is not None else 0
+            if begun.reader is not None:
+                begun.early_bytes = begun.reader.begin(self._wanted, self._ahead.early_bytes_max(self._fetch_bytes))
         except Exception as error:  # noqa: BLE001 - it is raised when the segment's turn comes
             begun = _Begun(ref, None, error.with_traceback(None))
         self._begun.append(begun)
@@ -242,17 +272,14 @@ class Lane:
         reader = self._reader(begun)
         if begun.is_open:
             span = begun.coming.popleft()
-            self._hold(_bytes(span))
-            fetches = [self._ahead.fetch(reader.request(*each), reader.apart) for each in span.requests]
-            begun.spans.append((span, fetches))
+            begun.spans.append((span, [asked for each in span.requests for asked in self._ask(reader, *each)]))
             return
         wanted = reader.wants()
         assert wanted is not None
         self._hold(wanted[1])
         begun.opening = self._ahead.fetch(reader.request(*wanted), reader.apart)
-        if begun.early_bytes and begun.early is None:
-            self._hold(begun.early_bytes)
-            begun.early = self._ahead.fetch(reader.request(0, begun.early_bytes), reader.apart)
+        early_bytes, begun.early_bytes = begun.early_bytes, 0
+        begun.early.extend(self._ask(reader, 0, early_bytes))
 
     def _look(self, begun: _Begun) -> None:
         """Open it, if what that takes is there."""
@@ -285,4 +312,4 @@ def _bytes(span: Span) -> int:
 def _length(begun: _Begun) -> int | None:
     """Of what is requested to open it."""
     wanted = begun.reader.wants() if begun.reader is not None else None
-    return None if wanted is None else wanted[1] + (0 if begun.early else begun.early_bytes)
+    return None if wanted is None else wanted[1] + begun.early_bytes

@@ -5,6 +5,7 @@ Every batch has the schema RUN, whatever is read: a column that is not wanted st
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ __all__ = [
     "without_contents",
 ]
 
+_LONG = 1 << 16  # rows; no row group has more that this version writes
 GAP_BYTES_MAX = 256 << 10  # between wanted columns: below that, one fetch of both is cheaper than two
 
 
@@ -42,6 +44,16 @@ MOST = ALL.names - {"horizon_ms"}  # what nearly all bytes are of
 
 def stand_in(name: str, rows: int) -> pa.Array:
     """The column `name` where nobody looks at it."""
+    return _long_stand_in(name).slice(0, rows) if rows <= _LONG else _made(name, rows)
+
+
+@cache
+def _long_stand_in(name: str) -> pa.Array:
+    """Made once: all row groups of a reader show a part of it."""
+    return _made(name, _LONG)
+
+
+def _made(name: str, rows: int) -> pa.Array:
     return _values(rows, None) if name == "value" else pa.nulls(rows, RUN.field(name).type)
 
 

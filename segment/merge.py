@@ -58,10 +58,13 @@ class Tally:
             self.dropped_to = max(self.dropped_to, int(expired.max()) + 1)
 
     def _place(self, dropped: Flags, places: Longs, size: Longs) -> None:
-        most = len(self._lost)
-        self._lost += np.bincount(places[dropped], minlength=most)
-        for sums, rows in ((self._kept_bytes, ~dropped), (self._lost_bytes, dropped)):
-            sums += np.bincount(places[rows], size[rows], most).astype(np.int64)
+        """Each bucket is counted twice: for the rows that are kept, and next to it for those dropped."""
+        twice = places * 2 + dropped
+        most = 2 * len(self._lost)
+        sums = np.bincount(twice, size, most).astype(np.int64)
+        self._lost += np.bincount(twice, minlength=most)[1::2]
+        self._kept_bytes += sums[0::2]
+        self._lost_bytes += sums[1::2]
 
 
 def _up_to_the_last(counts: Longs) -> tuple[int, ...]:

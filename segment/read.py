@@ -38,7 +38,6 @@ __all__ = ["FAR_FETCH_BYTES_MAX", "FETCH_BYTES_MAX", "OpenSegment", "SegmentRead
 
 FETCH_BYTES_MAX = 8 << 20  # of neighbouring row groups, in one fetch; a single row group may be larger
 FAR_FETCH_BYTES_MAX = 4 << 20  # of a far store, where several fetches are under way
-EARLY_BYTES_MAX = 3 << 20  # of the beginning, fetched beside the footer: takes little longer than a round trip
 WHOLE_BYTES_MAX = 512 << 10  # a smaller segment of a far store is fetched whole: that takes less than a round trip more
 
 
@@ -53,6 +52,10 @@ class _Needed(NamedTuple):
     def whole(self) -> bool:
         return self.ranges == [(self.group.start, self.group.start + self.group.stored_bytes)]
 
+    @property
+    def end(self) -> int:
+        return self.group.start + self.group.stored_bytes
+
 
 class Span(NamedTuple):
     """Row groups that are fetched together, and the parts of the object (start, length) that are requested for them
@@ -62,6 +65,11 @@ class Span(NamedTuple):
     requests: list[tuple[int, int]]
     early: bool
     last: bool
+
+    @property
+    def end(self) -> int:
+        """Up to where the object is needed for it."""
+        return self.parts[-1].end
 
 
 class SegmentReader:
@@ -96,7 +104,7 @@ class SegmentReader:
         self._base = ref.base_offset or 0
         self._footer_bytes = min(ref.bytes, TAIL_BYTES)
         self._end: memoryview | None = None  # what the footer came with, if rows may lie there
-        self._early: memoryview | None = None
+        self._early: list[tuple[int, memoryview]] = []
         self._early_bytes = 0
         self._footer: Any = None
         self._window = Window(ref.bytes)
@@ -118,17 +126,19 @@ class SegmentReader:
         assert self._row_groups is not None
         return self._row_groups
 
-    def begin(self, wanted: Bounds) -> int:
-        """How many of the object's first bytes to request beside its footer, since they are wanted for sure."""
+    def begin(self, wanted: Bounds, bytes_max: int) -> int:
+        """How many of the object's first bytes to request beside its footer, since they are wanted for sure: at most
+        `bytes_max`."""
         large = self.ref.bytes > WHOLE_BYTES_MAX and not self.ref.max_row_bytes
         closed = self._row_groups is None
         if self.far and large and closed and self._columns.names >= MOST and lies_within(self.ref, wanted):
-            self._early_bytes = min(EARLY_BYTES_MAX, self._fetch_bytes, self.tail[0])
+            self._early_bytes = min(bytes_max, self.tail[0])
         return self._early_bytes
 
-    def keep(self, early: memoryview) -> None:
-        """What the object begins with, as requested by `begin`; until the last of its rows is decoded."""
-        self._early = early
+    def keep(self, start: int, piece: memoryview) -> None:
+        """A piece of what the object begins with, as requested by `begin`; until the last of its rows is decoded.
+        Requires: they are given in their order."""
+        self._early.append((start, piece))
 
     @property
     def kept_bytes(self) -> int:
@@ -192,12 +202,9 @@ class SegmentReader:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of `span`, as `batches` gives them. `pieces`: what its requests answered, each with its start; they
         are freed as soon as the last row group is decoded."""
-        first, self._early = (self._early, None) if span.early else (None, self._early)
-        if first is not None:
-            pieces.insert(0, (0, first))
-            reaches = span.parts[-1].group.start + span.parts[-1].group.stored_bytes
-            self._early = first if reaches < len(first) else None
-            del first
+        if span.early:
+            pieces[:0] = self._early
+            self._early = [(start, piece) for start, piece in self._early if start + len(piece) > span.end]
         if self._end is not None:
             pieces.append((self.ref.bytes - self.kept_bytes, self._end))
             self._end = None if span.last else self._end
@@ -249,7 +256,7 @@ class SegmentReader:
         for part in parts:
             if run and (
                 part.group.index != run[-1].group.index + 1
-                or part.group.start + part.group.stored_bytes - run[0].group.start > self._fetch_bytes
+                or part.end - run[0].group.start > self._fetch_bytes
                 or not (part.whole and run[-1].whole)
             ):
                 yield run
@@ -264,7 +271,7 @@ class SegmentReader:
     def _decode(self, part: _Needed, pieces: list[tuple[int, memoryview]]) -> pa.RecordBatch:
         group, names, whole = part.group, part.names, part.whole
         if whole:
-            content = joined(pieces, group.start, group.start + group.stored_bytes)
+            content = joined(pieces, group.start, part.end)
             if xxhash.xxh3_64_hexdigest(content) != group.checksum:
                 raise self._corrupt(f"row group {group.index} fails its checksum")
             pieces = [(group.start, content)]

@@ -1,15 +1,14 @@
-"""The latest visible record of each key, in key order, or of one key (R1, R2).
+"""The latest visible record of each key, in key order (R1, R2).
 
 Memory is bounded whatever the partition holds: one row group (≤ 8 MiB) of each merged stream, fetches of at most 64 MiB
 in total, and one external sort (about three times 64 MiB; the rest is spilled to the system's temporary folder).
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.model import SegmentRef, SortedRun
@@ -21,7 +20,7 @@ from lithify.segment.schema import RECORDS
 from lithify.segment.sort import external_sort
 from lithify.segment.source import Source
 
-__all__ = ["get", "latest", "latest_by_key", "records"]
+__all__ = ["latest", "latest_by_key", "records"]
 
 STREAMS_MAX = 16  # sorted runs and large appends merged directly; further ones are sorted together first
 STREAM_BYTES_MIN = 1 << 20  # of such an append
@@ -92,23 +91,3 @@ def latest_by_key(
     if others:
         sources.append(external_sort(ahead.lane(others, open_segment, wanted, FETCH_BYTES_MAX).batches(), "key"))
     return latest(sources, wanted.from_offset or 0, keep_tombstones=tombstones)
-
-
-def get(refs: Iterable[SegmentRef], open_segment: OpenSegment, key: bytes, floor: int) -> pa.RecordBatch | None:
-    """The latest record of `key` with an offset ≥ `floor`, as a batch of one row with schema RECORDS (possibly a
-    tombstone), or None. `refs` may be in any order.
-
-    Opens the newest segments first, and only those whose bounds include the key; reads only row groups whose bounds do;
-    stops when no older segment can win. Raises what `open_segment` raises, NotFound and Corrupt.
-    """
-    found: pa.RecordBatch | None = None
-    wanted = Bounds.of_key(key)
-    for ref in sorted((ref for ref in refs if may_hold(ref, wanted)), key=lambda ref: -ref.max_offset):
-        at_least = floor if found is None else found.column("offset")[0].as_py() + 1
-        if ref.max_offset < at_least:
-            break
-        for batch in open_segment(ref, FETCH_BYTES_MAX).batches(replace(wanted, from_offset=at_least)):
-            last = batch.slice(batch.num_rows - 1)
-            if found is None or last.column("offset")[0].as_py() > found.column("offset")[0].as_py():
-                found = last
-    return None if found is None else records(found)

@@ -38,7 +38,7 @@ class S3Output(OutputFile):
         self._size = size
         self._put = put
         self._buffer = bytearray()
-        self._upload_id: str | None = None
+        self._begun: Future[str] | None = None  # the upload's id
         self._pool: ThreadPoolExecutor | None = None
         self._running: set[Future[None]] = set()
         self._parts: dict[int, str] = {}  # number -> ETag
@@ -71,7 +71,7 @@ class S3Output(OutputFile):
     def close(self) -> None:
         if self.closed:
             return
-        if self._upload_id is None:
+        if self._begun is None:
             self.closed = True
             self._put(bytes(self._buffer))
             return
@@ -87,18 +87,27 @@ class S3Output(OutputFile):
         if self._pool is not None:
             # Wait: a part that arrives after the abort would stay, and be charged for, for ever.
             self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._upload_id is not None:
+        if self._begun is not None and not self._begun.cancelled():
             with suppress(LithifyError):
                 self._call("abort_multipart_upload", UploadId=self._upload_id)
 
     def _send_part(self) -> None:
         if self._pool is None:
-            self._upload_id = str(self._call("create_multipart_upload")["UploadId"])
             self._pool = ThreadPoolExecutor(_UPLOADS_MAX, thread_name_prefix="lithify-upload")
+            self._begun = self._pool.submit(self._begin)
         self._collect(_UPLOADS_MAX - 1)
         self._part_number += 1
         self._running.add(self._pool.submit(self._upload, self._part_number, bytes(self._buffer)))
         self._buffer = bytearray()
+
+    def _begin(self) -> str:
+        return str(self._call("create_multipart_upload")["UploadId"])
+
+    @property
+    def _upload_id(self) -> str:
+        """Waits for it. A part cannot hold the thread that it waits for: threads begin what was submitted first."""
+        assert self._begun is not None
+        return self._begun.result()
 
     def _upload(self, number: int, body: bytes) -> None:
         reply = self._call("upload_part", UploadId=self._upload_id, PartNumber=number, Body=body)

@@ -66,7 +66,8 @@ def test_a_snapshot_shows_its_manifest_and_nothing_later(warehouse: Warehouse) -
 def test_what_outlived_its_manifest_is_expired_not_corrupt(any_warehouse: Warehouse) -> None:
     part = any_warehouse.create_topic("t", config=COMPACTED).partition(0)
     part.append([Record(b"k", b"0")])
-    snapshot, reading = part.snapshot(), part.read()
+    snapshot = part.snapshot()
+    reading = snapshot.read()
     later(any_warehouse)
     for use in (
         lambda: values(snapshot),

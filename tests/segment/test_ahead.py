@@ -13,6 +13,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.segment import ahead, read, verify
 from lithify.segment.check import CheckTask, check_segments
+from lithify.segment.footer import TAIL_BYTES
 from lithify.segment.offset_order import in_offset_order
 from lithify.segment.scan import latest_by_key
 from lithify.segment.segments import Segments
@@ -77,24 +78,83 @@ def test_all_sources_are_opened_at_once_and_then_their_rows_are_there(monkeypatc
 
 
 def test_larger_sources_are_two_round_trips(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "EARLY_BYTES_MAX", 300_000)
+    monkeypatch.setattr(ahead, "EARLY_BYTES_MAX", 300_000)
     store = FarStore()
-    refs = appends(store, 8, 12_000, 100)
+    refs = appends(store, 8, 20_000, 100)
     with waves(store) as found:
-        assert rows(scan(store, refs)) == 96_000
+        assert rows(scan(store, refs)) == 160_000
     assert (found.count, found.largest) == (2, 16)
 
 
-def test_a_run_is_read_as_far_ahead_as_the_budget_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "WHOLE_BYTES_MAX", 0)
-    monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 1)  # each row group by itself
-    monkeypatch.setattr(ahead, "AHEAD_BYTES_MAX", 1 << 30)
+def run_of(store: MemoryStore, rows: int) -> SortedRun:
+    return SortedRun(id="1-r", segments=(append(store, 0, rows, 80),))
+
+
+def test_a_run_within_the_budget_is_one_round_trip_over_several_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its footer, and the rest in pieces: none of them waits for what the footer says."""
+    monkeypatch.setattr(ahead, "_PIECE_BYTES", 500_000)
     store = FarStore()
-    ref = append(store, 0, 400_000, 80)
-    groups = len(reader(store)(ref, 1 << 20).row_groups)
+    run = run_of(store, 100_000)
+    assert run.segments[0].bytes > 4_000_000
+    with waves(store) as found:
+        assert rows(scan(store, [], [run])) == 100_000
+    assert (found.count, found.largest) == (1, 1 + -(-(run.segments[0].bytes - TAIL_BYTES) // 500_000))
+
+
+@pytest.mark.parametrize("piece_bytes", [70_000, 1 << 20])
+def test_pieces_need_not_end_where_row_groups_do(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    """The budget ends within the object, too: what follows is requested when its row groups are known."""
+    monkeypatch.setattr(ahead, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(ahead, "AHEAD_BYTES_MAX", 2_500_000)
+    store = FarStore()
+    run = run_of(store, 100_000)
+    read_ahead = pa.Table.from_batches(scan(store, [], [run]))
+    near = MemoryStore()
+    near.put(KEYS.segment(run.segments[0].id), store.read(KEYS.segment(run.segments[0].id), 0, run.segments[0].bytes))
+    assert read_ahead == pa.Table.from_batches(scan(near, [], [run]))
+
+
+def test_many_large_sources_are_all_opened_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they begin with leaves room in the budget for the footers of all of them."""
+    monkeypatch.setattr(ahead, "AHEAD_BYTES_MAX", 3 << 20)
+    monkeypatch.setattr(ahead, "EARLY_BYTES_MAX", 400_000)
+    store = FarStore()
+    refs = appends(store, 8, 20_000, 100)
+    assert min(ref.bytes for ref in refs) > 1_000_000
+    with waves(store) as found:
+        next(scan(store, refs))
+    assert found.largest == 16
+
+
+def test_no_more_is_under_way_than_the_budget_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    most: list[int] = []
+    held = ahead.ReadAhead.fetch
+
+    def fetch(self: ahead.ReadAhead, request: Any) -> Any:
+        most.append(self.held_bytes)
+        return held(self, request)
+
+    monkeypatch.setattr(ahead.ReadAhead, "fetch", fetch)
+    monkeypatch.setattr(ahead, "AHEAD_BYTES_MAX", 2 << 20)
+    monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 1)  # each row group by itself
+    for count, each in ((1, 50_000), (3, 25_000), (6, 20_000)):
+        store = FarStore()
+        refs = appends(store, count, each, 80)
+        assert sum(ref.bytes for ref in refs) > ahead.AHEAD_BYTES_MAX
+        assert rows(scan(store, refs)) == count * each
+    assert max(most) <= ahead.AHEAD_BYTES_MAX + (2 << 20)  # what is needed now may come on top: a row group
+
+
+def test_a_run_is_read_as_far_ahead_as_the_budget_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 1)  # each row group by itself
+    monkeypatch.setattr(ahead, "EARLY_BYTES_MAX", 0)
+    monkeypatch.setattr(ahead, "_FEW_LANES", 0)
+    store = FarStore()
+    run = run_of(store, 300_000)
+    groups = len(reader(store)(run.segments[0], 1 << 20).row_groups)
     assert groups > 7
     with waves(store) as found:
-        assert rows(scan(store, [], [SortedRun(id="1-r", segments=(ref,))])) == 400_000
+        assert rows(scan(store, [], [run])) == 300_000
     assert found.count < groups / 2
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lithify.segment import read
+from lithify.segment import ahead, read
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.store.errors import Corrupt, LithifyError, NotFound, Unavailable
 from lithify.store.homes import only_here
@@ -79,6 +79,7 @@ READINGS: list[Callable[[FarStore, Any], Iterator[Any]]] = [scan, log, merge]
 def small_fetches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(read, "WHOLE_BYTES_MAX", 3_000)
     monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 300_000)
+    monkeypatch.setattr(ahead, "_PIECE_BYTES", 200_000)
     gc.collect()
     gc.disable()  # what is left behind must not be found by it
     yield

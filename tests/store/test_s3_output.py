@@ -1,7 +1,9 @@
 """Streaming uploads to S3: one PUT when small, parts when large, nothing visible and nothing left when given up."""
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -81,9 +83,29 @@ def test_an_exact_multiple_of_the_part_has_no_empty_part(store: S3Store, front: 
     assert sum(map(is_part, front.seen)) == 2
 
 
+def test_whoever_writes_does_not_wait_for_the_upload_to_begin(
+    store: S3Store, front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, go = store.bulk_client().create_multipart_upload, threading.Event()
+
+    def gated(**parameters: Any) -> Any:
+        assert go.wait(20)
+        return begin(**parameters)
+
+    monkeypatch.setattr(store.bulk_client(), "create_multipart_upload", gated)
+    output = store.output("k")
+    output.write(bytes(PART_BYTES + 1))
+    assert not front.seen
+    go.set()
+    output.close()
+    head = store.head("k")
+    assert head is not None
+    assert head.size == PART_BYTES + 1
+
+
 def test_given_up_it_leaves_nothing(store: S3Store, unfinished: Callable[[], int]) -> None:
     output = store.output("k")
-    output.write(bytes(2 * PART_BYTES + 1))
+    output.write(bytes(3 * PART_BYTES + 1))  # a first part has arrived
     assert unfinished() == 1
     output.abort()
     output.close()
