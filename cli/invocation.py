@@ -1,5 +1,7 @@
 """What every command gets: the warehouse, how to reach it, and how to print."""
 
+import base64
+import binascii
 import contextlib
 import functools
 import sys
@@ -24,6 +26,7 @@ __all__ = [
     "HowFar",
     "Invocation",
     "command",
+    "key_bytes",
     "outermost",
     "parse_changes",
     "parse_pairs",
@@ -148,6 +151,16 @@ def _check_text(text: str, flag: str) -> None:
     """Bytes of a command line that are not UTF-8 are lone surrogates, which nothing can store or send."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{flag} has bytes that are not UTF-8")
+
+
+def key_bytes(key: str, *, is_base64: bool) -> bytes:
+    """Of an argument KEY. Raises InvalidRequest."""
+    try:
+        return base64.b64decode(key, validate=True) if is_base64 else key.encode()
+    except (binascii.Error, UnicodeEncodeError, ValueError):
+        raise InvalidRequest(
+            "KEY is not valid base64" if is_base64 else "KEY is not valid text: give it as --base64"
+        ) from None
 
 
 def text_bytes(text: str, flag: str) -> bytes:

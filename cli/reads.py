@@ -1,7 +1,5 @@
 """`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
 
-import base64
-import binascii
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import Invocation, command, text_bytes
+from lithify.cli.invocation import Invocation, command, key_bytes, text_bytes
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
@@ -180,12 +178,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     from lithify.cli.records.lines import record_line
     from lithify.log.placed import here, partition_now
 
-    try:
-        wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
-    except (binascii.Error, UnicodeEncodeError, ValueError):
-        raise InvalidRequest(
-            "KEY is not valid base64" if is_base64 else "KEY is not valid text: give it as --base64"
-        ) from None
+    wanted = key_bytes(key, is_base64=is_base64)
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
     number = partition_now(places, wanted)
