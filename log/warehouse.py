@@ -191,5 +191,6 @@ class Warehouse:
         return self.driver.run(ever_had_topics()) or self.driver.run(warehouse_lineage().refresh()).value is not None
 
     def close(self) -> None:
-        """Close connections. There is nothing to flush."""
+        """Close connections; there is nothing to flush. From then on this object, and whatever was made from it,
+        refuses requests with InvalidRequest, whatever the store."""
         self.store.close()
