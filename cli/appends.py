@@ -15,6 +15,7 @@ from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from lithify.cli.output import Ticker
     from lithify.cli.records.arrivals import Linger
     from lithify.cli.records.batches import Batch
     from lithify.cli.records.bulk import Source
@@ -188,11 +189,13 @@ class _Request:
                 _say_that_it_grew(opened, started.began_over)
             appending = _Appending(started, found.name, invocation)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
-            with invocation.output.progress(f"appending to {self._topic}", seen=not typed) as tick:
+            of_bytes = found.stored is not None and kind != "parquet"
+            what = f"appending to {self._topic}"
+            with invocation.output.progress(what, of_bytes=of_bytes, seen=not typed) as tick:
                 for batch in cut:
                     end_if_told()
                     appending.append(batch)
-                    tick(batch.count)
+                    _reached(tick, found, batch)
             started.end()
         if identity.compared and started.already_there:
             warn(
@@ -216,6 +219,15 @@ class _Request:
         if self._delimiter is not None:
             return "a key, the delimiter and a value per line"
         return {"csv": "as CSV", "tsv": "as TSV"}.get(self._format or "", "one JSON object per line")
+
+
+def _reached(tick: "Ticker", source: "Source", batch: "Batch") -> None:
+    if batch.of:
+        tick.reached(batch.first + batch.count - 1, batch.of)
+    elif source.stored is not None:
+        tick.reached(source.read_bytes, source.stored_bytes)
+    else:
+        tick(batch.count)
 
 
 def _append_folder(invocation: Invocation, name: str, source: str, source_id: str | None, where: "Where") -> None:

@@ -29,6 +29,7 @@ class Batch:
     first: int  # its first record in the input, counted from 1
     count: int
     last: bool = False  # the input ends with it
+    of: int = 0  # how many the input has; 0: that is not known
 
 
 @dataclass
@@ -120,7 +121,8 @@ def _parquet(source: Source, how: How, passing: Passing) -> Iterator[Batch]:
     passing.done = min(passing.count, file.metadata.num_rows)
     shape = how.roles.batch if how.roles.given else None
     found = parquet_tables(file, source.name, how.rows_max, passing.count, shape)
-    return (Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
+    of = file.metadata.num_rows
+    return (Batch(rows.table, rows.first, rows.table.num_rows, rows.last, of) for rows in found)
 
 
 def _csv(source: Source, how: How, passing: Passing, largest: int) -> Iterator[Batch]:
