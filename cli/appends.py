@@ -8,7 +8,7 @@ import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
-from lithify.cli.output import Output
+from lithify.cli.output import Output, time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
@@ -271,12 +271,27 @@ class _Appending:
         self._import = started
         self._source = source
         self._batch: Batch | None = None
+        self._doubted = False  # whether its timestamps are in milliseconds
         invocation.how_far = self._how_far
 
     def append(self, batch: "Batch") -> None:
         self._batch = batch
+        self._doubt_times(batch)
         self._import.append(batch.records, batch.first, last=batch.last)
         self._batch = None
+
+    def _doubt_times(self, batch: "Batch") -> None:
+        """Once for each source, and from one record of each batch: a source has one unit."""
+        from lithify.cli.records.batches import first_timestamp
+        from lithify.cli.records.roles import in_seconds
+
+        at_ms = first_timestamp(batch)
+        if not self._doubted and at_ms is not None and in_seconds(at_ms):
+            self._doubted = True
+            warn(
+                f"{self._source}: timestamp {at_ms} is in {time_text(at_ms)[:4]}, and looks like seconds; lithify "
+                "takes milliseconds, and retention by age counts these records as that old"
+            )
 
     def _how_far(self) -> HowFar:
         batch, came = self._batch, self._import.how_far()

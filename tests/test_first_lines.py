@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "first-lines.md").read_text(encoding="utf-8")
 def test_every_block_runs(tmp_path: Path) -> None:
     """A warehouse is said once, so each shell begins with it."""
     env = environment() | {"LITHIFY_WAREHOUSE": str(tmp_path / "warehouse"), "PYTHONWARNINGS": "default"}
-    for language, found in groupby(blocks(PAGE), key=lambda block: block.language):
+    for (language, _), found in groupby(blocks(PAGE), key=lambda block: (block.language, block.heading)):
         if language == "sh":
             run(list(found), tmp_path, env)
             continue
