@@ -7,6 +7,7 @@ and started again with the same command. In the end every row is in the log exac
 """
 
 import argparse
+import itertools
 import os
 import random
 import shutil
@@ -15,12 +16,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 
@@ -29,6 +30,8 @@ from lithify.segment.arrays import longs
 from lithify.store.driver import monotonic_ms
 
 __all__ = ["Killed", "Source", "import_killed", "sources"]
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 KILLS = 5
 PARTITIONS = 3
@@ -95,23 +98,21 @@ def _parquet(folder: Path, rows: int) -> Source:
     return Source("a folder of Parquet", f"{folder}/", rows, ("--engine", "local"))
 
 
-def import_killed(warehouse_folder: Path, source: Source, dice: random.Random, kills: int = KILLS) -> Killed:
+def import_killed(warehouse_folder: Path, source: Source, dice: random.Random) -> Killed:
     """Raises AssertionError if a row is missing, doubled, or out of order, or if it was not killed that often."""
     name = "rows"
     with lithify.open(warehouse_folder) as warehouse:
         topic = warehouse.create_topic(name, PARTITIONS, probe=False)
-        began_ms, done, attempts, ended = monotonic_ms(), 0, 0, False
-        stored = _segments(warehouse_folder)
-        # Segments of one whole import, at least: a batch goes to each partition. Kills lie within a share of that, so
-        # that each one meets an import that is not done.
-        whole = max(PARTITIONS * source.rows // 10_000, kills + 1)
+        done, attempts, ended = 0, 0, False
+        draw = _looks if source.path.endswith("/") else _segments
+        next_kill = draw(warehouse_folder, source, dice)
+        began_ms = monotonic_ms()
         while not ended:
             attempts += 1
-            before = stored()
-            limit = before + dice.randint(0, max(1, whole // (kills + 1))) if done < kills else sys.maxsize
-            ended, died = _attempt(warehouse_folder, name, source, lambda limit=limit: stored() >= limit)
+            due = next_kill() if done < KILLS else _never
+            ended, died = _attempt(warehouse_folder, name, source, due)
             done += died
-        assert done == kills, f"{source.name}: it ended after {done} of {kills} kills: too few rows"
+        assert done == KILLS, f"{source.name}: it ended after {done} of {KILLS} kills: too few rows"
         wall_ms = monotonic_ms() - began_ms
         _check(topic, source)
     return Killed(source.name, source.rows, _bytes(source), done, attempts, wall_ms)
@@ -135,9 +136,41 @@ def _attempt(folder: Path, topic: str, source: Source, due: Callable[[], bool]) 
             return True, False
 
 
-def _segments(folder: Path) -> Callable[[], int]:
-    """Counts the segments in a warehouse."""
-    return lambda: sum(1 for _ in folder.glob("rows/*/*/segments/*.parquet"))
+def _never() -> bool:
+    return False
+
+
+def _segments(folder: Path, source: Source, dice: random.Random) -> Callable[[], Callable[[], bool]]:
+    """Draws when to kill: after so many more segments that each kill meets an import that is not done. A batch of
+    10,000 rows goes to each partition."""
+    most = max(1, PARTITIONS * source.rows // 10_000 // (KILLS + 1))
+
+    def stored() -> int:
+        return sum(1 for _ in folder.glob("rows/*/*/segments/*.parquet"))
+
+    def draw() -> Callable[[], bool]:
+        limit = stored() + dice.randint(0, most)
+        return lambda: stored() >= limit
+
+    return draw
+
+
+def _looks(folder: Path, source: Source, dice: random.Random) -> Callable[[], Callable[[], bool]]:
+    """As `_segments`, of a folder, which goes in as one commit: after some of the looks that a whole import takes,
+    counted in a warehouse of its own."""
+    whole = itertools.count()
+    aside = folder.with_name(f"{folder.name}-aside")
+    with lithify.open(aside) as warehouse:
+        warehouse.create_topic("rows", PARTITIONS, probe=False)
+    _attempt(aside, "rows", source, lambda: next(whole) < 0)
+    shutil.rmtree(aside)
+    most = max(1, next(whole) // 2)
+
+    def draw() -> Callable[[], bool]:
+        left = itertools.count(dice.randint(1, most), -1)
+        return lambda: next(left) <= 1
+
+    return draw
 
 
 def _check(topic: lithify.Topic, source: Source) -> None:

@@ -14,12 +14,14 @@ PAGE = (ROOT / "docs" / "first-lines.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # thirty processes, one after the other
 def test_every_block_runs(tmp_path: Path) -> None:
     """A warehouse is said once, so each shell begins with it."""
     env = environment() | {"LITHIFY_WAREHOUSE": str(tmp_path / "warehouse"), "PYTHONWARNINGS": "default"}
     for (language, _), found in groupby(blocks(PAGE), key=lambda block: (block.language, block.heading)):
         if language == "sh":
-            run(list(found), tmp_path, env)
+            for block in found:
+                run([block], tmp_path, env)
             continue
         for block in found:
             command = [sys.executable, "-W", "error::FutureWarning", "-c", block.text]
