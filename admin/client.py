@@ -142,16 +142,25 @@ class Admin:
         return manifest_file(self._known, topic, partition, number)
 
     def history(
-        self, topic: str, key: bytes, partition: int | None = None, limit: int = 100, *, values: bool = False
+        self,
+        topic: str,
+        key: bytes,
+        partition: int | None = None,
+        limit: int = 100,
+        *,
+        values: bool = False,
+        trace: bool = False,
     ) -> "KeyHistory":
         """Every version of a key that a live segment still has, and what readers see of it. Looks where the key lives,
         and where it lived before the topic grew; or in one partition.
 
         `values`: also return values and headers. `limit`: the most versions, up to 1000, with values up to 100.
+        `trace`: also versions that only checkpoints keep; and of each where it is stored, and what wrote it. Reads
+        every pinned manifest, and asks for the time of each segment with a version.
         """
         from lithify.admin.history import history
 
-        return history(self._known, topic, key, partition, limit, values=values)
+        return history(self._known, topic, key, partition, limit, values=values, trace=trace)
 
     # Checkpoints, consumers, transactions
 

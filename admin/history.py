@@ -1,32 +1,31 @@
-"""Every stored version of one key."""
+"""Every stored version of one key, what readers see of it, and where it is stored."""
 
-import heapq
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
+from lithify.admin.compactions import compaction
+from lithify.admin.stored_versions import Place, Stored, stored_versions, upload_times
 from lithify.admin.topics import bounded
-from lithify.log.record import Headers, Record, to_records
-from lithify.manifest.bounds import Bounds, may_hold
+from lithify.compactor.info import CompactionInfo, compaction_id
+from lithify.log.record import Headers
 from lithify.manifest.catalog import growths_of, partition_of, topic_lineage
+from lithify.manifest.keys import SegmentId
 from lithify.manifest.known import KnownPartitions
-from lithify.manifest.model import Key, Manifest
+from lithify.manifest.model import Key
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import floor_at
 from lithify.manifest.walk import FoundPartition
 from lithify.segment.partitioner import partition_for_key
-from lithify.segment.scan import records
-from lithify.segment.segments import Segments
 from lithify.segment.stayed import stays
-from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import InvalidRequest, NotFound
+from lithify.store.short_repr import short_repr
 
-__all__ = ["VALUES_MAX", "VERSIONS_MAX", "KeyHistory", "KeyVersion", "VersionState", "history"]
+__all__ = ["VALUES_MAX", "VERSIONS_MAX", "KeyCopy", "KeyHistory", "KeyVersion", "VersionState", "history"]
 
 VERSIONS_MAX = 1_000
 VALUES_MAX = 100  # with their values, each up to max.message.bytes
-_HEADS_MAX = 4  # read anew, if segments were collected meanwhile
 
 
 class VersionState(StrEnum):
@@ -36,6 +35,19 @@ class VersionState(StrEnum):
     SUPERSEDED = "superseded"  # by a later one
     EXPIRED = "expired"  # below the log start
     LEFT_BEHIND = "left behind"  # when the topic grew (docs/rfcs/0013): `scan` and `get` of the partition still show it
+    PINNED = "pinned"  # no longer in the log: only checkpoints show it
+
+
+class KeyCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment that has a version."""
+
+    segment: str  # the id
+    run: str  # the id; "" for an L0 segment
+    job: str  # the compaction that wrote it, topic/partition/job; "" for an append
+    written_at_ms: int | None  # when its object was uploaded, by the store's clock; None: it has been deleted since
+    added_at: int  # the manifest that made it live
+    live: bool  # in the log; else only checkpoints keep it
+    checkpoints: tuple[str, ...]  # that keep it
 
 
 class KeyVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +59,12 @@ class KeyVersion(msgspec.Struct, frozen=True, kw_only=True):
     segment: str  # the id
     run: str  # the id; "" for an L0 segment
     state: VersionState
+    superseded_by: int | None  # the offset of the next version in the partition
+    log_start_offset: int  # of the partition
+    horizon_ms: int | None  # of a tombstone: when compaction may drop it; None: no clean has met it yet
     value: bytes | None = None  # only if asked for
     headers: Headers = ()  # only if asked for
+    copies: tuple[KeyCopy, ...] = ()  # only if traced: the live one first, then from the latest to the oldest
 
 
 class KeyHistory(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,20 +75,20 @@ class KeyHistory(msgspec.Struct, frozen=True, kw_only=True):
     home: int  # the partition where the key lives
     versions: tuple[KeyVersion, ...]  # by partition, the home first; in each from the latest to the oldest
     more: bool  # older ones were left out
+    jobs: tuple[CompactionInfo, ...] = ()  # only if traced: that wrote copies, as far as they are remembered
 
-
-class _Stored(NamedTuple):
-    offset: int  # first, so that they are compared by it; no two have the same
-    timestamp_ms: int
-    value_bytes: int | None  # None: a tombstone
-    segment: str
-    run: str
-    value: bytes | None
-    headers: Headers
+    __repr__ = short_repr
 
 
 def history(
-    known: KnownPartitions, topic: str, key: bytes, partition: int | None, limit: int, *, values: bool
+    known: KnownPartitions,
+    topic: str,
+    key: bytes,
+    partition: int | None,
+    limit: int,
+    *,
+    values: bool,
+    trace: bool = False,
 ) -> KeyHistory:
     limit_max = VALUES_MAX if values else VERSIONS_MAX
     check_key(topic, key)
@@ -84,12 +100,22 @@ def history(
     numbers = dict.fromkeys(homes) if partition is None else [partition]
     versions: list[KeyVersion] = []
     for number in numbers:
-        place = FoundPartition(partition_of(found, number), found)
-        head, stored = _stored(known, place, key, limit + 1, values=values)
+        at = FoundPartition(partition_of(found, number), found)
+        head, stored = stored_versions(known, at, key, limit + 1, values=values, trace=trace)
         floor = floor_at(bounded(head, found), known.driver.now_ms())
-        versions += _versions(stored, places, key, number, floor)
-    more = len(versions) > limit
-    return KeyHistory(topic=topic, key=key, home=homes[0], versions=tuple(versions[:limit]), more=more)
+        told = _versions(stored, places, key, number, floor)
+        versions += _traced(known, at, list(told), stored) if trace else told
+    shown = tuple(versions[:limit])
+    wrote = dict.fromkeys(copy.job for version in shown for copy in version.copies if copy.job)
+    jobs = tuple(info for job in wrote if (info := _remembered(known, job)) is not None)
+    return KeyHistory(topic=topic, key=key, home=homes[0], versions=shown, more=len(versions) > limit, jobs=jobs)
+
+
+def _remembered(known: KnownPartitions, job: str) -> CompactionInfo | None:
+    try:
+        return compaction(known, job)
+    except NotFound:
+        return None
 
 
 def check_key(topic: str, key: object) -> None:
@@ -98,10 +124,16 @@ def check_key(topic: str, key: object) -> None:
         raise InvalidRequest(f"{topic}: a key is bytes, not {type(key).__name__}")
 
 
-def _versions(stored: list[_Stored], places: KeyPlaces, key: bytes, partition: int, floor: int) -> Iterator[KeyVersion]:
+def _versions(
+    stored: list[list[Stored]], places: KeyPlaces, key: bytes, partition: int, floor: int
+) -> Iterator[KeyVersion]:
     seen = False
-    for each in stored:
-        if each.offset < floor:
+    later: int | None = None
+    for copies in stored:
+        each = copies[0]
+        if not each.place.live:
+            state = VersionState.PINNED
+        elif each.offset < floor:
             state = VersionState.EXPIRED
         elif seen:
             state = VersionState.SUPERSEDED
@@ -115,54 +147,34 @@ def _versions(stored: list[_Stored], places: KeyPlaces, key: bytes, partition: i
             timestamp_ms=each.timestamp_ms,
             tombstone=each.value_bytes is None,
             value_bytes=each.value_bytes or 0,
-            segment=each.segment,
-            run=each.run,
+            segment=each.place.ref.id,
+            run=each.place.run,
             state=state,
+            superseded_by=later,
+            log_start_offset=floor,
+            horizon_ms=each.horizon_ms,
             value=each.value,
             headers=each.headers,
         )
+        later = each.offset
 
 
-def _stored(
-    known: KnownPartitions, found: FoundPartition, key: bytes, limit: int, *, values: bool
-) -> tuple[Manifest, list[_Stored]]:
-    """The latest `limit` versions in a partition, the latest first."""
-    segments = Segments(found.keys, known.driver.homes)
-    name = f"{found.keys.topic}/{found.keys.partition}"
-    for _ in range(_HEADS_MAX):
-        head = known.run(found.keys, lambda files: files.live_head())
-        try:
-            return head, _latest(head, segments, key, limit, values=values)
-        except NotFound as missing:
-            # SUBTLE! A reader of a retained manifest never meets a missing file, but nothing retains `head` while we
-            # read. So only what a later head still names is really missing. Test: tests/admin/test_history.py
-            now = known.run(found.keys, lambda files: files.live_head())
-            if any(ref.id == missing.segment for ref in now.segments()):
-                what = f"{name}: {missing}, but manifest {now.id} names it: restore the object from a copy"
-                raise Corrupt(what, missing.key, missing.segment) from missing
-    raise Unavailable(f"{name}: segments are replaced and collected faster than they are read; retry later")
+def _traced(
+    known: KnownPartitions, found: FoundPartition, told: list[KeyVersion], stored: list[list[Stored]]
+) -> Iterator[KeyVersion]:
+    uploaded = upload_times(known, found, [copy.place for copies in stored for copy in copies])
 
+    def copy_of(place: Place) -> KeyCopy:
+        job = SegmentId.job(place.ref.id)
+        return KeyCopy(
+            segment=place.ref.id,
+            run=place.run,
+            job="" if job is None else compaction_id(found.keys.topic, found.keys.partition, job),
+            written_at_ms=uploaded[place.ref.id],
+            added_at=place.ref.added_at,
+            live=place.live,
+            checkpoints=place.pins,
+        )
 
-def _latest(head: Manifest, segments: Segments, key: bytes, limit: int, *, values: bool) -> list[_Stored]:
-    wanted = Bounds.of_key(key)
-    runs = {ref.id: run.id for run in head.runs for ref in run.segments}
-    kept: list[_Stored] = []  # a heap, the oldest first
-    for ref in sorted((ref for ref in head.segments() if may_hold(ref, wanted)), key=lambda ref: -ref.max_offset):
-        if len(kept) == limit and ref.max_offset < kept[0].offset:
-            break
-        for batch in segments.reader(ref).batches(wanted):
-            for record in to_records(iter([records(batch)])):
-                each = _of(record, ref.id, runs.get(ref.id, ""), values=values)
-                if len(kept) < limit:
-                    heapq.heappush(kept, each)
-                else:
-                    heapq.heappushpop(kept, each)
-    return sorted(kept, reverse=True)
-
-
-def _of(record: Record, segment: str, run: str, *, values: bool) -> _Stored:
-    assert record.offset is not None  # both come from the log
-    assert record.timestamp_ms is not None
-    size = None if record.value is None else len(record.value)
-    value, headers = (record.value, record.headers) if values else (None, ())
-    return _Stored(record.offset, record.timestamp_ms, size, segment, run, value, headers)
+    for version, copies in zip(told, stored, strict=True):
+        yield msgspec.structs.replace(version, copies=tuple(copy_of(copy.place) for copy in copies))

@@ -8,13 +8,14 @@ import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
-from lithify.cli.output import Output
+from lithify.cli.output import Output, time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from lithify.cli.output import Ticker
     from lithify.cli.records.arrivals import Linger
     from lithify.cli.records.batches import Batch
     from lithify.cli.records.bulk import Source
@@ -188,11 +189,13 @@ class _Request:
                 _say_that_it_grew(opened, started.began_over)
             appending = _Appending(started, found.name, invocation)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
-            with invocation.output.progress(f"appending to {self._topic}", seen=not typed) as tick:
+            of_bytes = found.stored is not None and kind != "parquet"
+            what = f"appending to {self._topic}"
+            with invocation.output.progress(what, of_bytes=of_bytes, seen=not typed) as tick:
                 for batch in cut:
                     end_if_told()
                     appending.append(batch)
-                    tick(batch.count)
+                    _reached(tick, found, batch)
             started.end()
         if identity.compared and started.already_there:
             warn(
@@ -216,6 +219,15 @@ class _Request:
         if self._delimiter is not None:
             return "a key, the delimiter and a value per line"
         return {"csv": "as CSV", "tsv": "as TSV"}.get(self._format or "", "one JSON object per line")
+
+
+def _reached(tick: "Ticker", source: "Source", batch: "Batch") -> None:
+    if batch.of:
+        tick.reached(batch.first + batch.count - 1, batch.of)
+    elif source.stored is not None:
+        tick.reached(source.read_bytes, source.stored_bytes)
+    else:
+        tick(batch.count)
 
 
 def _append_folder(invocation: Invocation, name: str, source: str, source_id: str | None, where: "Where") -> None:
@@ -259,12 +271,27 @@ class _Appending:
         self._import = started
         self._source = source
         self._batch: Batch | None = None
+        self._doubted = False  # whether its timestamps are in milliseconds
         invocation.how_far = self._how_far
 
     def append(self, batch: "Batch") -> None:
         self._batch = batch
+        self._doubt_times(batch)
         self._import.append(batch.records, batch.first, last=batch.last)
         self._batch = None
+
+    def _doubt_times(self, batch: "Batch") -> None:
+        """Once for each source, and from one record of each batch: a source has one unit."""
+        from lithify.cli.records.batches import first_timestamp
+        from lithify.cli.records.roles import in_seconds
+
+        at_ms = first_timestamp(batch)
+        if not self._doubted and at_ms is not None and in_seconds(at_ms):
+            self._doubted = True
+            warn(
+                f"{self._source}: timestamp {at_ms} is in {time_text(at_ms)[:4]}, and looks like seconds; lithify "
+                "takes milliseconds, and retention by age counts these records as that old"
+            )
 
     def _how_far(self) -> HowFar:
         batch, came = self._batch, self._import.how_far()

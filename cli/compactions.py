@@ -182,6 +182,8 @@ def list_(invocation: Invocation, topic: str | None, partition: int | None, acti
     found = invocation.admin().readable_compactions(topic, partition, statuses)
     if found.faults and topic is not None and partition is not None:
         raise found.faults[0].error()
+    if not found.items and topic is None:
+        invocation.require_begun()
     output = invocation.output
     output.answer(found.items, lambda: show_compactions(output, found.items))
     return tell_faults(found.faults)

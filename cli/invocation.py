@@ -1,9 +1,11 @@
 """What every command gets: the warehouse, how to reach it, and how to print."""
 
+import base64
+import binascii
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,6 +26,7 @@ __all__ = [
     "HowFar",
     "Invocation",
     "command",
+    "key_bytes",
     "outermost",
     "parse_changes",
     "parse_pairs",
@@ -55,6 +58,7 @@ class Invocation:
     wide: bool = False  # tables with all columns
     log_format: str = "text"
     log_level: str | None = None
+    topic: str | None = None  # that the command is about
     how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
     _open: "Warehouse | None" = field(default=None, repr=False)
     _admin: "Admin | None" = field(default=None, repr=False)
@@ -87,26 +91,34 @@ class Invocation:
                 self._admin = Admin(self.warehouse(), survey_ms=survey_ms)
         return self._admin
 
-    def require_begun(self) -> None:
-        """Raises NotFound if the warehouse has never had a topic: its URL may be mistyped. A server knows its own."""
+    def require_begun(self, beginning: str = "'lithify topic create'") -> None:
+        """Raises NotFound if the warehouse has never had a topic: its URL may be mistyped. A server knows its own.
+        `beginning`: the command that begins one."""
         if not self.url and not self.warehouse().begun:
-            raise NotFound(self.not_begun())
+            raise NotFound(self.not_begun(beginning))
 
-    def not_begun(self) -> str:
-        where = shown(self.warehouse().url)
-        return f"there is no warehouse at {where}: check the URL. To begin one there: 'lithify topic create'"
+    def not_begun(self, beginning: str = "'lithify topic create'") -> str:
+        from lithify.cli.nearby import place_hint
+
+        url = self.warehouse().url
+        hint = place_hint(url, self.storage_options)
+        hint = f" {hint[0].upper()}{hint[1:]}" if hint else ""
+        return f"there is no warehouse at {shown(url)}: check the URL.{hint} To begin one there: {beginning}"
 
     def explained(self, error: Exception) -> Exception:
-        """The error to tell: if a topic is missing, that may be because the whole warehouse is."""
-        if (
-            isinstance(error, NotFound)
-            and self._open is not None
-            and not self.url
-            and self.not_begun() not in str(error)
-        ):
-            with contextlib.suppress(LithifyError):
-                if not self._open.begun:
-                    return NotFound(f"{error}; {self.not_begun()}")
+        """The error to tell: if a topic is missing, that may be because the whole warehouse is, or its name is
+        mistyped."""
+        missing = f"topic {self.topic} does not exist here"
+        if not isinstance(error, NotFound) or self.topic is None or not str(error).startswith(missing):
+            return error
+        from lithify.cli.nearby import topic_like
+
+        with contextlib.suppress(LithifyError):
+            if not self.url and not self.warehouse().begun:
+                return NotFound(f"{error}; {self.not_begun()}")
+            like = topic_like(self.admin(), self.topic)
+            if like is not None:
+                return NotFound(f"{error}. Did you mean {like}?")
         return error
 
     def options_for(self, url: str) -> dict[str, Any]:
@@ -141,6 +153,16 @@ def _check_text(text: str, flag: str) -> None:
     """Bytes of a command line that are not UTF-8 are lone surrogates, which nothing can store or send."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidRequest(f"{flag} has bytes that are not UTF-8")
+
+
+def key_bytes(key: str, *, is_base64: bool) -> bytes:
+    """Of an argument KEY. Raises InvalidRequest."""
+    try:
+        return base64.b64decode(key, validate=True) if is_base64 else key.encode()
+    except (binascii.Error, UnicodeEncodeError, ValueError):
+        raise InvalidRequest(
+            "KEY is not valid base64" if is_base64 else "KEY is not valid text: give it as --base64"
+        ) from None
 
 
 def text_bytes(text: str, flag: str) -> bytes:
@@ -230,6 +252,13 @@ class Group(click.Group):
             formatter.write_dl([(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in found if each])
 
 
+def _topic_of(context: click.Context, values: Mapping[str, Any]) -> str | None:
+    parent = context.parent
+    named = values.get("name" if parent is not None and parent.info_name == "topic" else "topic")
+    named = named or values.get("compaction_id", "").partition("/")[0]
+    return named if isinstance(named, str) else None
+
+
 def command(group: click.Group | None = None, name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
     """A command that gets the invocation as its first argument, and takes the flags of every command."""
 
@@ -238,6 +267,7 @@ def command(group: click.Group | None = None, name: str | None = None) -> Callab
         def run(*arguments: Any, **values: Any) -> Any:
             context = click.get_current_context()
             invocation = context.ensure_object(Invocation)
+            invocation.topic = _topic_of(context, values)
             return function(invocation, *arguments, **values)
 
         wrapped = _take_everywhere(run, hidden=True)

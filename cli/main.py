@@ -25,6 +25,7 @@ _COMMANDS = {
     "read": "lithify.cli.reads",
     "scan": "lithify.cli.reads",
     "get": "lithify.cli.reads",
+    "why": "lithify.cli.why",
     "export": "lithify.cli.reads",
     "consumer": "lithify.cli.consumers",
     "transaction": "lithify.cli.transactions",

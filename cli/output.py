@@ -23,6 +23,10 @@ class Ticker(Protocol):
 
     def __call__(self, advance: int, /) -> None: ...
 
+    def reached(self, done: int, total: int) -> None:
+        """Draw it so far, of a total that is known only now."""
+        ...
+
 
 class Output:
     """Standard output of one command."""
@@ -96,11 +100,14 @@ class Output:
 
             yield draw
 
-    def progress(self, what: str, total: int | None = None, *, seen: bool = True) -> AbstractContextManager[Ticker]:
-        """A progress bar on standard error, if that is a terminal; none if `seen` is False."""
+    def progress(
+        self, what: str, total: int | None = None, *, of_bytes: bool = False, seen: bool = True
+    ) -> AbstractContextManager[Ticker]:
+        """A progress bar on standard error, if that is a terminal; none if `seen` is False. It counts `of_bytes`, or
+        whatever it is told."""
         if not seen or self.as_json or not is_terminal(sys.stderr):
-            return nullcontext(_silent)
-        return _Bar(what, total)
+            return nullcontext(_Silent())
+        return _Bar(what, total, of_bytes=of_bytes)
 
 
 class _Page(Output):
@@ -119,22 +126,41 @@ class _Page(Output):
             self.found.append((f"{line.text}\n", "bold" if line.head else ""))
 
 
-def _silent(advance: int, /) -> None:
+class _Silent:
     """Does nothing: nobody would see it."""
+
+    def __call__(self, advance: int, /) -> None: ...
+
+    def reached(self, done: int, total: int) -> None: ...
 
 
 class _Bar:
-    def __init__(self, what: str, total: int | None) -> None:
+    def __init__(self, what: str, total: int | None, *, of_bytes: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        amount = DownloadColumn(binary_units=True) if of_bytes else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(what, total=total)
 
     def __enter__(self) -> Ticker:
         self._bar.start()
-        return lambda advance: self._bar.advance(self._task, advance)
+        return self
+
+    def __call__(self, advance: int, /) -> None:
+        self._bar.advance(self._task, advance)
+
+    def reached(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

@@ -1,7 +1,5 @@
 """`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
 
-import base64
-import binascii
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
@@ -9,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from lithify.admin.interruption import told_to_end
-from lithify.cli.invocation import Invocation, command, text_bytes
+from lithify.cli.invocation import Invocation, command, key_bytes, text_bytes
+from lithify.cli.output import time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
-from lithify.manifest.words import counted
-from lithify.store.errors import InvalidRequest, NotFound
+from lithify.manifest.words import counted, numbers_text
+from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
     from lithify.log.partition import Partition
     from lithify.log.snapshot import Snapshot
+    from lithify.log.topic import Topic
 
 __all__ = ["export", "get", "read", "scan"]
 
@@ -44,7 +44,7 @@ _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 @_partition
 @click.option(
     *("--from-offset", "from_offset"), type=int,
-    help="Begin at this offset. -5: as --tail 5. Default: where --auto-offset-reset says.",
+    help="Begin at this offset, in each partition. -5: as --tail 5. Default: where --auto-offset-reset says.",
 )  # fmt: skip
 @click.option(
     *("--from-timestamp", "from_time"), metavar="TIME",
@@ -89,6 +89,9 @@ def read(
     if not follow and consumer is None:
         from lithify.log.follow import bounded
 
+        if from_offset is not None and partition is None and checkpoint is None:
+            _require_in_each_partition(invocation.warehouse().topic(topic), from_offset)
+
         def within(found: "Snapshot") -> "pa.RecordBatchReader":
             begins = None if start is None else start(found)
             return found.read_batches(*bounded(found, begins, to_offset, reset))
@@ -117,16 +120,35 @@ def _start(from_offset: int | None, from_time: str | None, last: int | None) -> 
     return None if last is None else lambda found: found.offset_of_last(last)
 
 
+def _require_in_each_partition(topic: "Topic", offset: int) -> None:
+    """Raises OffsetOutOfRange, before anything is written, if a partition of several ends before it: in a topic that
+    has grown, the added ones are short."""
+    if topic.partitions == 1:
+        return
+    ends = [topic.partition(number).snapshot().next_offset for number in range(topic.partitions)]
+    short = [number for number, end in enumerate(ends) if offset > end]
+    if short:
+        raise OffsetOutOfRange(
+            f"{topic.name}: offset {offset} is beyond the end of the log in {numbers_text('partition', short)}. Each "
+            "partition counts its own offsets: choose one with --partition, or give --from-timestamp or --tail"
+        )
+
+
 def _or_end(found: "Snapshot", offset: int | None) -> int:
     return found.next_offset if offset is None else offset
 
 
 def _milliseconds(time: str) -> int:
-    from lithify.cli.records.roles import time_ms
+    from lithify.cli.records.roles import in_seconds, time_ms
 
     at_ms = time_ms(time)
     if at_ms is None:
         raise InvalidRequest("--from-timestamp is neither milliseconds since 1970 nor an ISO 8601 time")
+    if time.strip().isdecimal() and in_seconds(at_ms):
+        raise InvalidRequest(
+            f"--from-timestamp {at_ms} is in {time_text(at_ms)[:4]}, and looks like seconds: give milliseconds, "
+            f"{at_ms}000, or an ISO 8601 time"
+        )
     return at_ms
 
 
@@ -180,12 +202,7 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     from lithify.cli.records.lines import record_line
     from lithify.log.placed import here, partition_now
 
-    try:
-        wanted = base64.b64decode(key, validate=True) if is_base64 else key.encode()
-    except (binascii.Error, UnicodeEncodeError, ValueError):
-        raise InvalidRequest(
-            "KEY is not valid base64" if is_base64 else "KEY is not valid text: give it as --base64"
-        ) from None
+    wanted = key_bytes(key, is_base64=is_base64)
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places()
     number = partition_now(places, wanted)

@@ -136,8 +136,9 @@ SETTINGS: tuple[Setting, ...] = (
         choices=("spark", "local"),
         default="spark",
         commands="compactor run, verify, export, append",
-        meaning="where the work runs: on Spark, or in this process. Exports and imports of folders: on Spark "
-        "from 1 GiB on, unless this is given",
+        meaning="where the work runs. spark: on a Spark that this process starts, or on --master; it needs Java. "
+        "local: in threads of this process, without Spark. Exports and imports of folders: on Spark from 1 GiB on, "
+        "unless this is given",
     ),
     Setting(
         name="master",

@@ -21,6 +21,14 @@ __all__ = ["Rates", "top"]
 _PARTITIONS_SHOWN = 20
 _BAR_CELLS = 10
 _PARTITIONS = ("partition", "#debt", "#L0", "#runs", "#dirty ratio", "next", "compactor", "due for")
+_NEXT = {
+    "settle": "note how a job ended",
+    "drop": "drop segments",
+    "resume": "continue a job",
+    "admit": "decide on a request",
+    "propose": "start a job",
+    "wait": "nothing now",
+}
 _JOBS = ("job", "kind", "progress", "#rate", "#left", "#attempt", "status")
 
 
@@ -110,7 +118,7 @@ def _show(output: Output, overview: "Overview", rates: Rates) -> None:
 
 def _partition(part: "PartitionSurvey") -> tuple[object, ...]:
     since_ms = min((debt.since_ms for debt in part.debts), default=None)
-    stopped = "quarantined" if part.quarantine else "paused" if part.paused else part.action
+    stopped = "quarantined" if part.quarantine else "paused" if part.paused else _NEXT[part.action]
     owner = f"{part.compactor}{' (at work)' if part.at_work else ''}" if part.compactor else "none yet"
     due = "" if since_ms is None else span_text(max(part.at_ms - since_ms, 0))
     figures = (size_text(part.debt_bytes), count_text(part.l0_segments), count_text(part.runs))

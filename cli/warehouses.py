@@ -50,12 +50,15 @@ def _lines(settings: dict[str, str]) -> list[str]:
     help="A setting, such as auto.create.topics.enable=true; may be repeated.",
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="Restore the default of a setting; may be repeated.")
-def alter(invocation: Invocation, pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
+@click.option("--create", is_flag=True, help="Begin a warehouse here if there is none.")
+def alter(invocation: Invocation, pairs: tuple[str, ...], unset: tuple[str, ...], create: bool) -> None:
     """Change settings: auto.create.topics.enable, num.partitions, and default.NAME for topic configurations, such as
     default.cleanup.policy=compact. They apply only to topics that are created by their first append."""
     changes = parse_changes(pairs, unset)
     if not changes:
         raise InvalidRequest("nothing to change; give --config or --unset")
-    settings = invocation.warehouse().alter(dict(changes))
+    if not create:
+        invocation.require_begun("'lithify warehouse alter --create'")
+    settings = invocation.warehouse().alter(changes)
     output = invocation.output
     output.answer({"settings": settings}, lambda: output.lines(["warehouse altered", *_lines(settings)]))

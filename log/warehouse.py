@@ -10,7 +10,13 @@ import structlog
 
 from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
-from lithify.manifest.catalog import create_topic, delete_topic, live_topic, topic_lineage, topic_names
+from lithify.manifest.catalog import (
+    create_topic,
+    delete_topic,
+    ever_had_topics,
+    live_topic,
+    topic_lineage,
+)
 from lithify.manifest.config import Setting, validate
 from lithify.manifest.keys import is_segment_key
 from lithify.manifest.known import KnownPartitions
@@ -120,7 +126,7 @@ class Warehouse:
 
     def _prove_before_the_first_topic(self) -> None:
         """Raises InvalidRequest if the store is unsafe or refuses access; Unavailable, within seconds, if away."""
-        if Driver(self.store.hasty()).run(topic_names()):
+        if Driver(self.store.hasty()).run(ever_had_topics()):
             return
         report = prove(self.store, rounds=PROBE_ROUNDS)
         report.require()
@@ -183,9 +189,10 @@ class Warehouse:
 
     @property
     def begun(self) -> bool:
-        """Whether it ever had a topic or settings. One or two requests."""
-        return bool(self.driver.run(topic_names())) or self.driver.run(warehouse_lineage().refresh()).value is not None
+        """Whether it ever had a topic or settings. Usually two requests."""
+        return self.driver.run(ever_had_topics()) or self.driver.run(warehouse_lineage().refresh()).value is not None
 
     def close(self) -> None:
-        """Close connections. There is nothing to flush."""
+        """Close connections; there is nothing to flush. From then on this object, and whatever was made from it,
+        refuses requests with InvalidRequest, whatever the store."""
         self.driver.homes.close()

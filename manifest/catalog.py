@@ -18,12 +18,13 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
 from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
-from lithify.store.port import Folders, NewId
+from lithify.store.port import Folders, Head, NewId
 
 __all__ = [
     "alter_topic",
     "create_topic",
     "delete_topic",
+    "ever_had_topics",
     "former_partitions",
     "growths_of",
     "keep_bounds",
@@ -38,6 +39,7 @@ __all__ = [
 
 RETENTION_KEYS = frozenset(("cleanup.policy", "retention.ms", "retention.bytes", "retention.records"))
 # These decide what stays: after one was altered, no job commits by its former value (P9).
+FOLDERS_LOOKED_AT_MAX = 64  # to tell a warehouse from a folder of something else
 KEEPING_KEYS = RETENTION_KEYS | {"min.compaction.lag.ms", "delete.retention.ms"}
 
 
@@ -66,6 +68,18 @@ async def topic_names() -> list[str]:
     """Names of folders that may be topics. Deleted topics are among them, and other folders with a valid name. One LIST
     per 1,000."""
     return [name for name in await Folders("") if is_topic_name(name)]
+
+
+async def ever_had_topics() -> bool:
+    """Whether a topic was ever created here. One LIST per 1,000 folders, and one HEAD for each folder up to the first
+    topic's; but more than FOLDERS_LOOKED_AT_MAX folders are taken to be topics."""
+    names = await topic_names()
+    if len(names) > FOLDERS_LOOKED_AT_MAX:
+        return True
+    for name in names:
+        if await Head(topic_lineage(name).chain.key(1)) is not None:
+            return True
+    return False
 
 
 async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:

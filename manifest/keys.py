@@ -29,6 +29,7 @@ _AGE = re.compile(r"[0-9]{12,19}(?=-)")  # the manifest number at the beginning 
 _OF_APPEND, _OF_UPLOAD = r"[0-9a-f]{16}", r"[0-9a-f]{16}-[0-9a-f]{16}"
 _OF_OUTPUT = r"[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8}"
 _SEGMENT_ID = re.compile(rf"[0-9]{{12,19}}-({_OF_APPEND}|{_OF_UPLOAD}|{_OF_OUTPUT})")
+_OUTPUT_ID = re.compile(r"([0-9]{12,19}-[0-9a-f]{8})-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8}")
 _TOPIC_ID, _PARTITION = r"[0-9a-f]{16}", r"(?:[0-9]{5}|[1-9][0-9]{5,9})"
 _SEGMENT_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/segments/([^/]+)\.parquet")
 _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify: the probe's, the clock's
@@ -216,6 +217,12 @@ class SegmentId:
     def of_job(segment_id: str, job: str) -> bool:
         """Whether `segment_id` is an output of `job`, recorded or not."""
         return segment_id.startswith(job + "-")
+
+    @staticmethod
+    def job(segment_id: str) -> str | None:
+        """The job whose output it is; None: it was appended."""
+        found = _OUTPUT_ID.fullmatch(segment_id)
+        return None if found is None else found[1]
 
     @staticmethod
     def of_upload(segment_id: str, upload: str) -> bool:

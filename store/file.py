@@ -53,6 +53,7 @@ class FileStore(Store):
         self._disk = disk or Disk()
         self._folders = Folders(self._disk, self._root)
         self._reserve = Reserve(self._disk, self._temporary / _RESERVE, reserve_pieces)
+        self._found = False  # whether the root exists
         self._clock = FollowedClock(self._filesystem_ms, _CLOCK_CACHED_MS)
 
     def __repr__(self) -> str:
@@ -177,9 +178,17 @@ class FileStore(Store):
         """The filesystem's clock, read by touching a folder at most once a second.
 
         If this process may not write, the machine's clock is used instead. For a local folder it is the same clock; for
-        a file server's, retention appears earlier or later by the difference between the two.
+        a file server's, retention appears earlier or later by the difference between the two. So it is as long as the
+        root does not exist: only a write makes it, so that a mistyped path leaves no folder behind.
         """
-        return self._clock.now()
+        return self._clock.now() if self._begun() else machine_ms()
+
+    def _begun(self) -> bool:
+        if not self._found:
+            with explained(self._root), suppress(FileNotFoundError):
+                self._disk.stat(self._root)
+                self._found = True
+        return self._found
 
     def local_path(self, key: str) -> Path | None:
         return self._path(key)

@@ -76,7 +76,7 @@ class Homes:
         return Homes({home: change(store) for home, store in self}, _Derived(self, change))
 
     def close(self) -> None:
-        """Close the connections of all that are open. They may be used again."""
+        """Close the connections of all that are open."""
         for store in self._stores.values():
             store.close()
 

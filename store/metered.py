@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from lithify.store.driver import monotonic_ms
-from lithify.store.errors import ErrorKind, LithifyError, NotFound
+from lithify.store.errors import ErrorKind, InvalidRequest, LithifyError, NotFound
 from lithify.store.port import (
     DELETE_KEYS_MAX,
     PRICES_USD,
@@ -25,6 +25,7 @@ from lithify.store.port import (
 )
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
+from lithify.store.urls import shown
 
 __all__ = ["Metered"]
 
@@ -39,12 +40,13 @@ _KNOWN_FAILURES = (ErrorKind.UNAVAILABLE, ErrorKind.ACCESS_DENIED, ErrorKind.COM
 
 
 class Metered(Store):
-    """Wraps any store, `inner`, and counts its requests."""
+    """Wraps any store, `inner`, and counts its requests. Once closed, it refuses them, whatever kind of store it is."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.same_as = inner.same_as
-        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)  # these are shared with `hasty`
+        self._closed = threading.Event()  # this, too, is shared with `hasty`, as are the following
+        self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
         self._failures = {(name, kind.value): 0 for name in PRICES_USD for kind in _KNOWN_FAILURES}
@@ -93,6 +95,7 @@ class Metered(Store):
         if inner is self.inner:
             return self
         hasty = Metered(inner)
+        hasty._closed = self._closed
         hasty._counts, hasty._durations, hasty._failures = self._counts, self._durations, self._failures
         return hasty
 
@@ -133,6 +136,7 @@ class Metered(Store):
             self.inner.put(key, body)
 
     def output(self, key: str) -> "_MeteredOutput":
+        self.require_open()
         return _MeteredOutput(self, self.inner.output(key))
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -156,6 +160,7 @@ class Metered(Store):
             return self.inner.delete(keys)
 
     def now(self) -> int:
+        self.require_open()
         return self.inner.now()
 
     @property
@@ -163,10 +168,17 @@ class Metered(Store):
         return self.inner.knows_time
 
     def local_path(self, key: str) -> Path | None:
+        self.require_open()
         return self.inner.local_path(key)
 
     def close(self) -> None:
+        self._closed.set()
         self.inner.close()
+
+    def require_open(self) -> None:
+        """Raises InvalidRequest."""
+        if self._closed.is_set():
+            raise InvalidRequest(f"{shown(self.url)}: this warehouse was closed; open it again")
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self.inner.side_by_side(calls)
@@ -201,6 +213,7 @@ class _Timed:
         self._began_ms = 0
 
     def __enter__(self) -> None:
+        self._store.require_open()
         self._began_ms = monotonic_ms()
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""For tests: an atomic S3 server on loopback, and a pytest plugin.
+"""For tests: an atomic S3 server on loopback, one that fails on request, and a pytest plugin (docs/testing.md).
 
 Importing this is cheap (the plugin loads it in every pytest run); moto is loaded when a server starts.
 """

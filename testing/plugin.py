@@ -7,9 +7,10 @@ import pytest
 
 if TYPE_CHECKING:
     from lithify.log.warehouse import Warehouse
+    from lithify.testing.faulty_s3 import FaultyS3
     from lithify.testing.server import S3Server
 
-__all__ = ["lithify_s3", "lithify_warehouse"]
+__all__ = ["lithify_faulty_s3", "lithify_s3", "lithify_warehouse"]
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,12 @@ def lithify_warehouse(lithify_s3: "S3Server") -> "Iterator[Warehouse]":
     yield warehouse
     warehouse.close()
     lithify_s3.delete_bucket(bucket)
+
+
+@pytest.fixture
+def lithify_faulty_s3(lithify_s3: "S3Server") -> "Iterator[FaultyS3]":
+    """A bucket of its own on an S3 that fails when it is told to (docs/testing.md). Deleted afterwards."""
+    from lithify.testing.faulty_s3 import FaultyS3
+
+    with FaultyS3(lithify_s3) as faulty:
+        yield faulty

@@ -32,11 +32,11 @@ class Block:
     shown: str | None  # what it must print
 
 
-def blocks() -> list[Block]:
+def blocks(page: str = README) -> list[Block]:
     found: list[Block] = []
     heading = ""
     fence = re.compile(r"^## (?P<heading>[^\n]+)$|^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-    for match in fence.finditer(README):
+    for match in fence.finditer(page):
         if match["heading"]:
             heading = match["heading"]
         elif match["language"] == "text":

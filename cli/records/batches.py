@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lithify.cli.records.arrivals import Linger
     from lithify.log.topic import Topic
 
-__all__ = ["Batch", "How", "Passing", "batches", "record_check"]
+__all__ = ["Batch", "How", "Passing", "batches", "first_timestamp", "record_check"]
 
 Check = Callable[[Record], str | None]  # of one record: its problem, or None
 _OWN = Roles()
@@ -29,6 +29,7 @@ class Batch:
     first: int  # its first record in the input, counted from 1
     count: int
     last: bool = False  # the input ends with it
+    of: int = 0  # how many the input has; 0: that is not known
 
 
 @dataclass
@@ -59,6 +60,17 @@ def batches(source: Source, how: How, check: Check, passing: Passing, record_byt
             return _parquet(source, how, passing)
         case _:
             return _csv(source, how, passing, record_bytes_max)
+
+
+def first_timestamp(batch: Batch) -> int | None:
+    """Of its first record; None if it has none."""
+    if isinstance(batch.records, list):
+        return batch.records[0].timestamp_ms if batch.records else None
+    table = batch.records
+    if "timestamp_ms" not in table.column_names or not table.num_rows:
+        return None
+    value = table.column("timestamp_ms")[0].as_py()
+    return value if isinstance(value, int) else None
 
 
 def _parse(how: How) -> Callable[[bytes, int], Record]:
@@ -120,7 +132,8 @@ def _parquet(source: Source, how: How, passing: Passing) -> Iterator[Batch]:
     passing.done = min(passing.count, file.metadata.num_rows)
     shape = how.roles.batch if how.roles.given else None
     found = parquet_tables(file, source.name, how.rows_max, passing.count, shape)
-    return (Batch(rows.table, rows.first, rows.table.num_rows, rows.last) for rows in found)
+    of = file.metadata.num_rows
+    return (Batch(rows.table, rows.first, rows.table.num_rows, rows.last, of) for rows in found)
 
 
 def _csv(source: Source, how: How, passing: Passing, largest: int) -> Iterator[Batch]:

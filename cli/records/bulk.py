@@ -61,6 +61,13 @@ def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 class Source(NamedTuple):
     file: IO[bytes]
     name: str  # as shown in messages
+    stored: IO[bytes] | None = None  # `file` before it is decompressed; None: it has no end that is known
+    stored_bytes: int = 0  # of `stored`
+
+    @property
+    def read_bytes(self) -> int:
+        """How many of `stored_bytes` were read so far."""
+        return self.stored_bytes if self.stored is None or self.stored.closed else self.stored.tell()
 
 
 def is_pipe(system: Any, path: str) -> bool:
@@ -79,7 +86,8 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
     if url == "-":
         if is_parquet(url, given):
             raise InvalidRequest("Parquet needs random access, which standard input has not; write it to a file first")
-        yield Source(sys.stdin.buffer, "standard input")
+        size = _regular_bytes(sys.stdin.buffer)
+        yield Source(sys.stdin.buffer, "standard input", sys.stdin.buffer if size else None, size)
         return
     check_format(url, given)
     with ExitStack() as stack:
@@ -91,10 +99,19 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
                     f"{shown(url)} is a pipe, but Parquet needs random access; write it to a file first"
                 )
             # fsspec would seek in a pipe.
-            file = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
-            if not is_parquet(url, given):
-                file = stack.enter_context(decompressed(file, url))
-        yield Source(file, shown(url))
+            stored = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
+            file = stored if is_parquet(url, given) else stack.enter_context(decompressed(stored, url))
+            size = 0 if piped else getattr(stored, "size", None) or 0
+        yield Source(file, shown(url), stored if size else None, size)
+
+
+def _regular_bytes(file: IO[bytes]) -> int:
+    """The size of a file that a shell has opened as standard input; 0: it is none."""
+    try:
+        found = os.fstat(file.fileno())
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _read(items: Iterator[T], name: str) -> Iterator[T]:

@@ -24,6 +24,8 @@ _OF_DECODERS = (
     *(ValueError, LookupError, ArithmeticError, NotImplementedError, RuntimeError),
 )
 _OF_CODECS = (OSError, gzip.BadGzipFile)  # exactly these types, without an errno: also about the input
+# Mistakes in a program, in a filesystem's library or here: trying again would be in vain.
+_OF_PROGRAMS = (TypeError, AttributeError, NameError, AssertionError)
 _NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
 _REFUSED = {401, 402, 403, 407, 451}
 _GONE = {404, 410}
@@ -47,7 +49,7 @@ def explained(name: str) -> Generator[None]:
             raise told from error
         if isinstance(error, _OF_DECODERS) or type(error) in _OF_CODECS:
             raise _damaged(error, name) from None
-        raise _unreachable(error, name) from error  # every filesystem has its own errors
+        raise _unknown(error, name) from error
 
 
 @contextmanager
@@ -62,7 +64,7 @@ def explained_target(name: str) -> Generator[None]:
     except (NotImplementedError, ValueError) as error:
         raise InvalidRequest(f"{name} cannot be written to; name a file, or an object in a store") from error
     except Exception as error:
-        raise _told_by_others(error, name) or _unreachable(error, name) from error
+        raise _told_by_others(error, name) or _unknown(error, name) from error
 
 
 def _told_by_others(error: Exception, name: str) -> LithifyError | None:
@@ -119,6 +121,13 @@ def _answered(status: int, name: str) -> LithifyError:
 
 def _damaged(error: Exception, name: str) -> InvalidRequest:
     return InvalidRequest(f"{name} is damaged, or cut short ({type(error).__name__}); fetch it again")
+
+
+def _unknown(error: Exception, name: str) -> LithifyError:
+    if isinstance(error, _OF_PROGRAMS):
+        what = f"{name}: an unexpected {type(error).__name__}, here or in the library that reads it"
+        return LithifyError(f"{what}. Check the storage options; if they are right, please report it")
+    return _unreachable(error, name)  # every filesystem has its own errors
 
 
 def _unreachable(error: Exception, name: str) -> Unavailable:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lithify.log.record import Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["Roles", "delimiter_bytes", "keyed_record", "time_ms"]
+__all__ = ["Roles", "delimiter_bytes", "in_seconds", "keyed_record", "time_ms"]
 
 _YES = {"true", "t", "yes", "y", "1", "d", "delete", "deleted"}
 _NO = {"", "false", "f", "no", "n", "0", "c", "create", "r", "read", "u", "update", "i", "insert", "upsert"}
@@ -187,6 +187,11 @@ def _time(value: Any) -> int | None:
     if at_ms is None:
         raise _Bad("has a time that is neither milliseconds since 1970 nor ISO 8601")
     return at_ms
+
+
+def in_seconds(timestamp_ms: int) -> bool:
+    """Whether it is more plausible as seconds since 1970: then it is from 1973 to 5138; else from 1970 to 1973."""
+    return 10**8 <= timestamp_ms < 10**11
 
 
 def time_ms(text: str) -> int | None:

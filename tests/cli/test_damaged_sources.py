@@ -22,7 +22,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from fsspec.exceptions import FSTimeoutError
 
-from lithify.cli.records import bulk, identity
+from lithify.cli.records import bulk, identity, sinks
 from lithify.cli.records.explained import explained, explained_target
 from lithify.store.driver import new_id
 from lithify.store.errors import LithifyError
@@ -133,7 +133,8 @@ DECODERS = [
 AWAY = [aiohttp.ClientPayloadError(), aiohttp.ServerDisconnectedError(), TimeoutError(), FSTimeoutError()]
 AWAY += [ConnectionResetError(), BrokenPipeError(), OSError(errno.EIO, "x"), STRANGE("x")]
 AWAY += [EndpointConnectionError(endpoint_url="http://127.0.0.1"), TimeoutError(errno.ETIMEDOUT, "x")]
-OTHERS = [FileNotFoundError(), PermissionError(), IsADirectoryError(), MemoryError(), AssertionError(), TypeError("x")]
+MISTAKES = [AssertionError(), TypeError("x"), AttributeError("x"), NameError("x")]
+OTHERS = [FileNotFoundError(), PermissionError(), IsADirectoryError(), MemoryError()]
 
 
 class Failing(io.BytesIO):
@@ -153,7 +154,7 @@ class Failing(io.BytesIO):
         return found
 
 
-@pytest.mark.parametrize("error", [*DECODERS, *AWAY, *OTHERS], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [*DECODERS, *AWAY, *MISTAKES, *OTHERS], ids=lambda error: type(error).__name__)
 def test_whatever_its_reading_raises(users: Lithify, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tried on cli/records/bulk.py, and caught: errors of others let through; a lost connection taken for damage."""
 
@@ -164,6 +165,7 @@ def test_whatever_its_reading_raises(users: Lithify, error: Exception, monkeypat
         def info(self, *_: Any) -> dict[str, Any]:
             return {"size": 1, "mtime": 1}
 
+    assert sinks.open_sink, "it is loaded: while `file_system` is another, it would take that for good"
     for module in (bulk, identity):
         monkeypatch.setattr(module, "file_system", lambda url, options: (System(), "in.jsonl"))
     code, said = append(users, Path("in.jsonl"))
@@ -173,6 +175,8 @@ def test_whatever_its_reading_raises(users: Lithify, error: Exception, monkeypat
         assert (code, said["kind"]) == (2, "InvalidRequest")
     elif error in AWAY:
         assert (code, said["kind"]) == (7, "Unavailable")
+    elif error in MISTAKES:
+        assert (code, said["kind"], said["retryable"]) == (70, "Unexpected", False)
     else:
         assert code in (2, 3, 7)
 

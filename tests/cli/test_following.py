@@ -229,3 +229,32 @@ def test_reading_begins_at_the_last_records_or_at_a_time(lithify: Lithify) -> No
     lithify.refused("read", "t", "--from-timestamp", "yesterday", code=2, saying="ISO 8601")
     lithify.refused("read", "t", "--from-offset", "1", "--tail", "2", code=2, saying="give one of")
     lithify.refused("read", "t", "--tail", "2", "--consumer", "c", code=2, saying="consumer reset")
+
+
+def test_an_offset_that_some_partition_has_not_is_refused_before_anything_is_shown(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "1")
+    lithify.ok("append", "t", input=changes(10))
+    lithify.ok("topic", "alter", "t", "--partitions", "3")
+    told = lithify.refused("read", "t", "--from-offset", "5", code=10, saying="beyond the end of the log in partitions")
+    assert "partitions 1, 2" in told
+    assert "choose one with --partition" in told
+    assert lithify("read", "t", "--from-offset", "5").stdout == ""
+    assert len(lithify.records("read", "t", "--from-offset", "5", "--partition", "0")) == 5
+    assert len(lithify.records("read", "t", "--from-offset", "0")) == 10
+
+
+def test_seconds_are_not_taken_for_milliseconds(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "t", "--config", "retention.ms=-1")
+    lithify.ok("append", "t", input=lines({"key": "k", "value": "v", "timestamp_ms": 1767225600000}))
+    told = lithify.refused("read", "t", "--from-timestamp", "1767225600", code=2, saying="looks like seconds")
+    assert "is in 1970" in told
+    assert "give milliseconds, 1767225600000, or" in told
+    assert len(lithify.records("read", "t", "--from-timestamp", "1767225600000")) == 1
+    seconds = [{"key": "k", "value": "v", "timestamp_ms": 1767225600 + n} for n in range(3)]
+    result = lithify("append", "t", "--batch-size", "1", input=lines(*seconds))
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("lithify: standard input: timestamp 1767225600 is in 1970, and looks like seconds")
+    for plausible in (0, 1, 86_400_000, 10**11, 1767225600000):
+        it = lines({"key": "k", "value": "v", "timestamp_ms": plausible})
+        assert lithify("append", "t", input=it).stderr == ""

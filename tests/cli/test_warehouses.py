@@ -5,7 +5,8 @@ from tests.cli.conftest import Lithify, changes
 
 def test_settings_from_alter_to_unset(lithify: Lithify) -> None:
     lithify.refused("warehouse", "describe", code=3, saying="there is no warehouse")
-    lithify.ok("warehouse", "alter", "--config", "auto.create.topics.enable=true", "--config", "num.partitions=2")
+    settings = ("--config", "auto.create.topics.enable=true", "--config", "num.partitions=2")
+    lithify.ok("warehouse", "alter", "--create", *settings)
     assert lithify.json("warehouse", "alter", "--unset", "num.partitions") == {
         "settings": {"auto.create.topics.enable": "true"}
     }
@@ -15,6 +16,7 @@ def test_settings_from_alter_to_unset(lithify: Lithify) -> None:
 
 
 def test_bad_settings_are_refused(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
     lithify.refused("warehouse", "alter", code=2, saying="give --config or --unset")
     lithify.refused("warehouse", "alter", "--config", "num.partitions=0", code=2, saying="between 1 and 10000")
     lithify.refused("warehouse", "alter", "--config", "num.partition=2", code=2, saying="did you mean num.partitions?")

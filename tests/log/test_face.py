@@ -137,7 +137,7 @@ SIGNATURES = {
     "Admin.delete_records": "(self, topic, partition, before_offset)",
     "Admin.manifest": "(self, topic, partition, number=None)",
     "Admin.manifest_file": "(self, topic, partition, number=None)",
-    "Admin.history": "(self, topic, key, partition=None, limit=100, *, values=False)",
+    "Admin.history": "(self, topic, key, partition=None, limit=100, *, values=False, trace=False)",
     "Admin.checkpoints": "(self, topic, partition=None, owner='user')",
     "Admin.create_checkpoint": "(self, topic, name, partition=None, ttl_ms=None)",
     "Admin.delete_checkpoint": "(self, topic, name, partition=None)",

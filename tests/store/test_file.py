@@ -36,6 +36,15 @@ def temporaries(tmp_path: Path) -> Callable[[], list[Path]]:
     return lambda: [path for path in folder.glob("*") if path.name != "reserve"]
 
 
+def test_only_a_write_makes_the_folder(store: FileStore, tmp_path: Path) -> None:
+    assert store.get("a/1") is None
+    assert store.list("a/").objects == ()
+    before_ms = store.now()
+    assert not (tmp_path / "warehouse").exists()
+    store.create("a/1", b"1")
+    assert abs(store.now() - before_ms) < 60_000
+
+
 def test_of_simultaneous_processes_one_creates_each_key(store: FileStore) -> None:
     keys, writers = [f"race/{number}" for number in range(40)], 6
     gate_read, gate_write = os.pipe()
@@ -268,6 +277,7 @@ def test_objects_are_readable_by_those_the_umask_allows(store: FileStore) -> Non
 
 
 def test_now_is_the_filesystems_clock_and_asks_it_once_a_second(store: FileStore, disk: ScriptedDisk) -> None:
+    store.put("t/1", b"1")
     monotonic = [1_000_000]
     store._clock._monotonic = store._clock._machine = lambda: monotonic[0]
     first = store.now()
