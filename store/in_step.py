@@ -33,7 +33,10 @@ async def in_step(*coroutines: Coroutine[Request[Any], Any, T]) -> tuple[T | Exc
     strands = [_Strand(coroutine) for coroutine in coroutines]
     try:
         while True:
-            asking = [strand for strand in strands if await strand.to_next_request()]
+            asking = list[_Strand]()
+            for strand in strands:
+                if await strand.to_next_request():
+                    asking.append(strand)
             if not asking:
                 return tuple(strand.outcome for strand in strands)
             requests = tuple(dict.fromkeys(request for strand in asking for request in strand.requests))

@@ -67,21 +67,22 @@ class ReplyClock:
         """A reply of this date has arrived."""
         with self._lock:
             monotonic = self._monotonic()
-            self._replies.append(_Reply(date_ms - monotonic, self._machine() - monotonic))
-            self._follow()
+            machine_ahead_ms = self._machine() - monotonic
+            self._replies.append(_Reply(date_ms - monotonic, machine_ahead_ms))
+            self._follow(machine_ahead_ms)
 
     @property
     def current(self) -> bool:
         """Whether a reply has come since the machine last slept."""
         with self._lock:
-            self._follow()
+            self._follow(self._machine() - self._monotonic())
             return bool(self._replies)
 
     @property
     def sure(self) -> bool:
         """Whether `now` can be relied on: enough replies were seen, or the machine's own clock confirms the few."""
         with self._lock:
-            self._follow()
+            self._follow(self._machine() - self._monotonic())
             if len(self._replies) >= REPLIES_SURE:
                 return True
             few = self._replies
@@ -97,14 +98,13 @@ class ReplyClock:
                 self._told_ms = told_ms
             return self._told_ms
 
-    def _follow(self) -> None:
+    def _follow(self, machine_ahead_ms: int) -> None:
         """Forget the replies from before a sleep, and follow the others. Requires: the lock is held."""
-        machine_ahead_ms = self._machine() - self._monotonic()
         while self._replies and abs(machine_ahead_ms - self._replies[0].machine_ahead_ms) > STEP_MS:
             self._replies.popleft()
         if not self._replies:
             return  # keep the last known value
-        told = sorted(reply.ahead_ms for reply in self._replies)
+        told = sorted([ahead_ms for ahead_ms, _ in self._replies])
         middle = told[(len(told) - 1) // 2]  # the lower one, if there are two
         ahead_ms = told[bisect_right(told, middle + STEP_MS) - 1]
         known = self._ahead_ms

@@ -263,9 +263,10 @@ class World:
 
     def _dark(self, request: Request[Any]) -> bool:
         """A store throttles by prefix: while it answers nobody about segments, commits may go on."""
-        if _within(self.climate.blackouts, self.steps):
+        blackouts, throttled = self.climate.blackouts, self.climate.throttled
+        if blackouts and _within(blackouts, self.steps):
             return True
-        if not _within(self.climate.throttled, self.steps):
+        if not throttled or not _within(throttled, self.steps):
             return False
         return type(request) in (VerifyOutputs, WeighSegment) or SEGMENTS in getattr(request, "key", "")
 
@@ -351,7 +352,10 @@ class World:
 
 
 def _within(spells: tuple[tuple[int, int], ...], step: int) -> bool:
-    return bool(spells) and any(first <= step < end for first, end in spells)
+    for first, end in spells:
+        if first <= step < end:
+            return True
+    return False
 
 
 def _brief(reply: Any) -> str:
