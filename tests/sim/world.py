@@ -139,9 +139,9 @@ class World:
             self.actors.remove(actor)
             return
         actor.requests += 1
+        luck = actor.luck
         if not self.climate.own_clocks:
             self._dated(actor)
-        luck = actor.luck
         self.now_ms += int(luck.random() * self.climate.tick_ms)
         event = self._event(actor, luck.random(), creates=type(request) is Create)
         fault = None
@@ -352,10 +352,7 @@ class World:
 
 
 def _within(spells: tuple[tuple[int, int], ...], step: int) -> bool:
-    for first, end in spells:
-        if first <= step < end:
-            return True
-    return False
+    return any(first <= step < end for first, end in spells)
 
 
 def _brief(reply: Any) -> str:
