@@ -179,7 +179,10 @@ class Lineage(Generic[S]):
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
             # is still below N. So it is never asked for together with N+1, however much that would save; N's content
             # may be, for it never changes. Test: tests/protocol/test_p03_head_search.py
-            dead, found = await both(self._dead(), self._whole(found))
+            if found is None or _is_whole(found):
+                dead = await self._dead()
+            else:
+                dead, found = await both(self._dead(), self.read(found.number))
             if found is not None and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
                 return found
@@ -231,9 +234,7 @@ class Lineage(Generic[S]):
 
     async def _whole(self, found: Version[S] | None) -> Version[S] | None:
         """`found` with its content; None if it has vanished."""
-        if found is None or found.value is not None or found.number == 0:
-            return found
-        return await self.read(found.number)
+        return found if found is None or _is_whole(found) else await self.read(found.number)
 
     async def _forward(self, low: Version[S]) -> Version[S] | None:
         """The last version of the dense stretch above `low`, which was read."""
@@ -357,6 +358,10 @@ class Lineage(Generic[S]):
 
     async def _dead(self) -> int:
         return 0 if self._dead_at is None else await self._dead_at()
+
+
+def _is_whole(version: Version[S]) -> bool:
+    return version.value is not None or version.number == 0
 
 
 @dataclass(slots=True)

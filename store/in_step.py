@@ -33,7 +33,12 @@ async def in_step(*coroutines: Coroutine[Request[Any], Any, T]) -> tuple[T | Exc
     strands = [_Strand(coroutine) for coroutine in coroutines]
     try:
         while True:
-            asking = [strand for strand in strands if await strand.to_next_request()]
+            asking = list[_Strand]()
+            for strand in strands:
+                while strand.goes_on() and isinstance(strand.request, _ALONE):
+                    strand.reply = await _outcome(strand.request)
+                if not strand.ended:
+                    asking.append(strand)
             if not asking:
                 return tuple(strand.outcome for strand in strands)
             requests = tuple(dict.fromkeys(request for strand in asking for request in strand.requests))
@@ -49,52 +54,54 @@ async def _replies(requests: tuple[Request[Any], ...]) -> dict[Request[Any], Any
     if len(requests) != 1:
         return dict(zip(requests, await Together(requests), strict=True))
     (alone,) = requests
+    return {alone: await _outcome(alone)}
+
+
+async def _outcome(request: Request[Any]) -> Any:
+    """Its reply, or the failure that is raised in the coroutine that asked."""
     try:
-        return {alone: await alone}
-    except Exception as error:  # noqa: BLE001 - raised in the coroutine that asked
-        return {alone: error}
+        return await request
+    except Exception as error:  # noqa: BLE001 - raised in the coroutine
+        return error
 
 
 class _Strand:
+    __slots__ = ("_coroutine", "ended", "outcome", "reply", "request")
+
     def __init__(self, coroutine: Coroutine[Request[Any], Any, Any]) -> None:
         self._coroutine = coroutine
-        self._reply: Any = None
-        self._request: Request[Any] | None = None
+        self.reply: Any = None
+        self.request: Request[Any] | None = None
         self.ended = False
         self.outcome: Any = None
 
     @property
     def requests(self) -> tuple[Request[Any], ...]:
-        assert self._request is not None
-        return self._request.requests if isinstance(self._request, Together) else (self._request,)
+        assert self.request is not None
+        return self.request.requests if isinstance(self.request, Together) else (self.request,)
 
-    async def to_next_request(self) -> bool:
-        """Go on to the next request to the store. False: it has ended."""
-        while not self.ended:
-            self._go_on()
-            if not isinstance(self._request, _ALONE):
-                break
-            try:
-                self._reply = await self._request
-            except Exception as error:  # noqa: BLE001 - raised in the coroutine
-                self._reply = error
-        return not self.ended
-
-    def answer(self, replies: dict[Request[Any], Any]) -> None:
-        found = tuple(replies[request] for request in self.requests)
-        self._reply = found if isinstance(self._request, Together) else found[0]
-
-    def _go_on(self) -> None:
-        reply, self._reply, self._request = self._reply, None, None
+    def goes_on(self) -> bool:
+        """With what it was told, to its next request. False: it has ended."""
+        if self.ended:
+            return False
+        reply, self.reply, self.request = self.reply, None, None
         try:
             if isinstance(reply, Exception):
-                self._request = self._coroutine.throw(reply)
+                self.request = self._coroutine.throw(reply)
             else:
-                self._request = self._coroutine.send(reply)
+                self.request = self._coroutine.send(reply)
         except StopIteration as stop:
             self.ended, self.outcome = True, stop.value
         except Exception as error:  # noqa: BLE001 - an outcome
             self.ended, self.outcome = True, error
+        return not self.ended
+
+    def answer(self, replies: dict[Request[Any], Any]) -> None:
+        if isinstance(self.request, Together):
+            self.reply = tuple(replies[request] for request in self.request.requests)
+        else:
+            assert self.request is not None
+            self.reply = replies[self.request]
 
     def close(self) -> None:
         self._coroutine.close()

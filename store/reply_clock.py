@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple
 
 from lithify.store.driver import machine_ms, monotonic_ms
 
@@ -19,9 +18,8 @@ AGREE_MS = 5_000  # the clocks of one store's nodes agree within this, and so do
 STAND_STILL_MS = 10_000  # if the clock would step back by less, it stands still instead
 
 
-class _Reply(NamedTuple):
-    ahead_ms: int  # store - monotonic, according to this reply
-    machine_ahead_ms: int  # this machine's clock - monotonic, when the reply arrived
+_Reply = tuple[int, int]
+"""Store - monotonic, in ms, according to a reply; and this machine's clock - monotonic, when it arrived."""
 
 
 class ReplyClock:
@@ -67,25 +65,27 @@ class ReplyClock:
         """A reply of this date has arrived."""
         with self._lock:
             monotonic = self._monotonic()
-            self._replies.append(_Reply(date_ms - monotonic, self._machine() - monotonic))
+            machine_ahead_ms = self._machine() - monotonic
+            self._replies.append((date_ms - monotonic, machine_ahead_ms))
+            self._forget(machine_ahead_ms)
             self._follow()
 
     @property
     def current(self) -> bool:
         """Whether a reply has come since the machine last slept."""
         with self._lock:
-            self._follow()
+            self._notice_sleep()
             return bool(self._replies)
 
     @property
     def sure(self) -> bool:
         """Whether `now` can be relied on: enough replies were seen, or the machine's own clock confirms the few."""
         with self._lock:
-            self._follow()
+            self._notice_sleep()
             if len(self._replies) >= REPLIES_SURE:
                 return True
             few = self._replies
-            return bool(few) and all(abs(reply.ahead_ms - reply.machine_ahead_ms) <= AGREE_MS for reply in few)
+            return bool(few) and all(abs(ahead_ms - machine_ahead_ms) <= AGREE_MS for ahead_ms, machine_ahead_ms in few)
 
     def now(self) -> int | None:
         """Milliseconds since 1970; None before the first reply."""
@@ -97,14 +97,24 @@ class ReplyClock:
                 self._told_ms = told_ms
             return self._told_ms
 
-    def _follow(self) -> None:
-        """Forget the replies from before a sleep, and follow the others. Requires: the lock is held."""
-        machine_ahead_ms = self._machine() - self._monotonic()
-        while self._replies and abs(machine_ahead_ms - self._replies[0].machine_ahead_ms) > STEP_MS:
+    # Requires of each: the lock is held.
+
+    def _notice_sleep(self) -> None:
+        if self._forget(self._machine() - self._monotonic()):
+            self._follow()
+
+    def _forget(self, machine_ahead_ms: int) -> bool:
+        """The replies from before a sleep; tells whether there were any."""
+        before = len(self._replies)
+        while self._replies and abs(machine_ahead_ms - self._replies[0][1]) > STEP_MS:
             self._replies.popleft()
+        return len(self._replies) < before
+
+    def _follow(self) -> None:
+        """What the replies agree on."""
         if not self._replies:
             return  # keep the last known value
-        told = sorted(reply.ahead_ms for reply in self._replies)
+        told = sorted([ahead_ms for ahead_ms, _ in self._replies])
         middle = told[(len(told) - 1) // 2]  # the lower one, if there are two
         ahead_ms = told[bisect_right(told, middle + STEP_MS) - 1]
         known = self._ahead_ms

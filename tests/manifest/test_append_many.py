@@ -4,7 +4,7 @@ it."""
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from lithify.manifest.model import GROUP_MAX, Manifest
 from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
-from lithify.store.errors import Fenced, NotFound, Unavailable
+from lithify.store.errors import AlreadyExists, Fenced, NotFound, Unavailable
 from tests.protocol import scene
 from tests.protocol.scene import FIRST, L0_MAX, at, segment
 
@@ -97,6 +97,8 @@ def undated(head: Manifest) -> Any:
 
 
 @given(MEMBERS, st.sampled_from((7, 8, L0_MAX)))
+@example([("t", 1, 1), ("t", 2, 1)], L0_MAX)  # a version sent again, and the one after it
+@example([("q", 1, 1), ("q", 0, 1)], L0_MAX)  # the second batch before the first
 def test_a_group_is_what_its_members_are_one_after_the_other(drawn: list[tuple[str, int, int]], most: int) -> None:
     given_all = [member(place, *each, most) for place, each in enumerate(drawn)]
     members = list({each.segment.id: each for each in given_all}.values())
@@ -108,9 +110,15 @@ def test_a_group_is_what_its_members_are_one_after_the_other(drawn: list[tuple[s
         assert undated(together) == undated(alone)
         assert together.id == HEAD.id + 1
         again = AppendMany(tuple(members)).apply(together, together.id + 1, NOW_MS)
-        repeated = again.result if isinstance(again, Already) else again.error.answers  # type: ignore[union-attr]
-        appended = [answer for answer in answers if isinstance(answer, range)]
-        assert [answer for answer in repeated if isinstance(answer, range)] == appended, "each recognises itself"
+        repeated = again.error.answers if isinstance(again, Refused) else again.result  # type: ignore[attr-defined]
+        latest = max((each.transaction.version for each in members if each.transaction is not None), default=0)
+        for each, answer, anew in zip(members, answers, told(repeated), strict=True):
+            if each.transaction is not None and each.transaction.version < latest and isinstance(answer, range):
+                assert anew in (answer, AlreadyExists), "of an application only the latest version's place is kept"
+            elif isinstance(answer, range):
+                assert anew == answer, "each recognises itself"
+            elif isinstance(anew, range):
+                assert each.producer is not None, "what it was to come after stood behind it in the group"
     elif isinstance(verdict, Already):
         assert alone is HEAD
         assert list(verdict.result) == answers

@@ -25,11 +25,17 @@ class Contents:
         self.placed: dict[int, Row] = {}  # by offset, in offset order
         self.at: dict[str, int] = {}  # token -> offset
         self.stored: dict[str, Sequence[Row]] = {}  # segment id -> rows as they were written
+        self._rows: dict[tuple[str, int], Sequence[Row]] = {}  # and from this offset on: nearly every check asks
 
-    def rows(self, ref: SegmentRef) -> list[Row]:
+    def rows(self, ref: SegmentRef) -> Sequence[Row]:
         base = ref.base_offset or 0
-        stored = self.stored[ref.id]
-        return [Row(r.offset + base, r.key, r.token, r.dead, r.timestamp_ms, r.horizon_ms, r.size) for r in stored]
+        found = self._rows.get((ref.id, base))
+        if found is None:
+            found = self._rows[ref.id, base] = [
+                Row(r.offset + base, r.key, r.token, r.dead, r.timestamp_ms, r.horizon_ms, r.size)
+                for r in self.stored[ref.id]
+            ]
+        return found
 
     def place(self, ref: SegmentRef, anew_to: int = 0) -> str | None:
         """A new L0 segment's rows take their offsets; what is wrong with that, if anything is. Below `anew_to` they

@@ -82,7 +82,7 @@ class FaultyStore:
 
     def let_in(self, actor: Actor, what: str, *, writes: bool = False) -> None:
         """Raises AccessDenied, and nothing happens."""
-        if self._world.denied(actor, writes=writes):
+        if self._world.climate.denials and self._world.denied(actor, writes=writes):
             self._world.counts["fault access denied"] += 1
             if self._world.trace is not None:
                 self._world.trace.append(f"{self._world.steps:5}  {actor.name:16} !! {what}: access denied")

@@ -18,6 +18,7 @@ from tests.sim.site import TOPIC, Site
 __all__ = ["file_operator", "restore_files", "watched"]
 
 CHAINS = ("manifest", "manifest", "compactor", "boundary", "topic")
+DIGITS = frozenset(byte for byte in range(256) if chr(byte).isdigit())
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def _damage(site: Site, say: random.Random) -> None:
 
 def _broken(body: bytes, say: random.Random) -> bytes:
     """Cut, or with another digit somewhere: of the right types, and saying something else."""
-    digits = [place for place, byte in enumerate(body[:-30]) if chr(byte).isdigit()]
+    digits = [place for place, byte in enumerate(body[:-30]) if byte in DIGITS]
     if say.random() < 0.3 or not digits:
         return body[: say.randrange(len(body) - 1)]
     place = say.choice(digits)

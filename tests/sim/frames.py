@@ -56,6 +56,9 @@ class Changes(NamedTuple):
         return len(self.added) + len(self.removed) + len(self.changed)
 
 
+NO_CHANGES = Changes([], [], [])
+
+
 def changes(before: Sequence[Any], after: Sequence[Any], name: str = "id") -> Changes:
     was, now = ({getattr(entry, name): entry for entry in entries} for entries in (before, after))
     return Changes(
@@ -86,7 +89,8 @@ class Step:
         return _differing(self.previous, self.manifest) - EVERY_COMMIT
 
     def of(self, field: str, name: str = "id") -> Changes:
-        return changes(getattr(self.previous, field), getattr(self.manifest, field), name)
+        before, after = getattr(self.previous, field), getattr(self.manifest, field)
+        return changes(before, after, name) if before or after else NO_CHANGES
 
 
 def kind_of_commit(step: Step) -> str:

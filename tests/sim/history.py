@@ -151,7 +151,14 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         found.counts, found.turns, found.faults = dict(world.counts), world.turns, world.faults
         for actor in world.actors:
             actor.close()
+        _let_go(world, site.oracle)
         return found
+
+
+def _let_go(world: World, oracle: Oracle) -> None:
+    """What refers to each other, and to all that a history made: a collection of circles then finds little to visit."""
+    for part in (world.store, world, *oracle.truths.values()):
+        vars(part).clear()
 
 
 def _by_hand(site: Site, seed: int, stack: ExitStack, focus: Focus) -> dict[str, actors.Life]:

@@ -321,7 +321,7 @@ SABOTAGES = (
         "P17",
         "store/reply_clock.py",
         "middle = told[(len(told) - 1) // 2]",
-        "middle = self._replies[-1].ahead_ms",
+        "middle = self._replies[-1][0]",
     ),
     Sabotage(
         "an expired checkpoint is opened",

@@ -65,5 +65,6 @@ class Handle:
             topic = await live_topic(self.lineage, TOPIC)
             if topic.topic_id != self.topic.topic_id:
                 return self.config  # as a handle of long ago: its partition says that it is sealed
-            self._set(topic)
+            if topic is not self.topic:
+                self._set(topic)
         return self.config

@@ -141,9 +141,9 @@ class World:
             self.actors.remove(actor)
             return
         actor.requests += 1
+        luck = actor.luck
         if not self.climate.own_clocks:
             self._dated(actor)
-        luck = actor.luck
         self.now_ms += int(luck.random() * self.climate.tick_ms)
         event = self._event(actor, luck.random(), creates=type(request) is Create)
         fault = None
@@ -265,9 +265,10 @@ class World:
 
     def _dark(self, request: Request[Any]) -> bool:
         """A store throttles by prefix: while it answers nobody about segments, commits may go on."""
-        if _within(self.climate.blackouts, self.steps):
+        blackouts, throttled = self.climate.blackouts, self.climate.throttled
+        if blackouts and _within(blackouts, self.steps):
             return True
-        if not _within(self.climate.throttled, self.steps):
+        if not throttled or not _within(throttled, self.steps):
             return False
         return type(request) in (VerifyOutputs, WeighSegment) or SEGMENTS in getattr(request, "key", "")
 
@@ -357,7 +358,7 @@ class World:
 
 
 def _within(spells: tuple[tuple[int, int], ...], step: int) -> bool:
-    return bool(spells) and any(first <= step < end for first, end in spells)
+    return any(first <= step < end for first, end in spells)
 
 
 def _brief(reply: Any) -> str:

@@ -24,7 +24,7 @@ def broken(previous: Json, manifest: Json, records: Records) -> Iterator[str]:
     known = {each["id"] for each in segments_of(previous)}
     for ref in segments_of(manifest):
         if ref["id"] not in known:
-            yield from _told_wrongly(ref, [*records.of(ref)], number)
+            yield from _told_wrongly(ref, records.of(ref), number)
     for run in manifest.get("runs", ()):
         if run["segments"][0]["id"] not in known:
             yield from _unsorted(run, records)
@@ -81,7 +81,7 @@ def _told_wrongly(ref: Json, rows: Sequence[Record], number: int) -> Iterator[st
 def _unsorted(run: Json, records: Records) -> Iterator[str]:
     """Segments of a run do not overlap: by key, or by offset where they are in that order."""
     by_offset = run["segments"][0].get("order", "key") == "offset"
-    rows = [[*records.of(ref)] for ref in run["segments"]]
+    rows = [records.of(ref) for ref in run["segments"]]
     offsets = [[record.offset for record in each] for each in rows]
     keys = [[record.key for record in each if record.key is not None] for each in rows]
     if by_offset:

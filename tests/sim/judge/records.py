@@ -1,6 +1,6 @@
 """The records of simulated segments: rows of JSON, [offset, key, token, tombstone, timestamp, horizon, size]."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tests.sim.judge.layout import Json, load
@@ -23,16 +23,20 @@ class Records:
 
     def __init__(self) -> None:
         self._stored: dict[str, list[list[Any]]] = {}
+        self._records: dict[tuple[str, int], Sequence[Record]] = {}  # by segment and the offset that it begins at
         self._stamped: dict[int, int] = {}
 
     def put(self, segment: str, body: bytes) -> None:
         if segment not in self._stored:
             self._stored[segment] = load(body)
 
-    def of(self, ref: Json) -> Iterator[Record]:
+    def of(self, ref: Json) -> Sequence[Record]:
         base = ref.get("base_offset") or 0
-        for offset, *rest in self._stored[ref["id"]]:
-            yield Record(offset + base, *rest)
+        found = self._records.get((ref["id"], base))
+        if found is None:
+            stored = self._stored[ref["id"]]
+            found = self._records[ref["id"], base] = [Record(offset + base, *rest) for offset, *rest in stored]
+        return found
 
     def of_all(self, refs: Iterable[Json]) -> dict[int, Record]:
         return {record.offset: record for ref in refs for record in self.of(ref)}
