@@ -29,7 +29,7 @@ from lithify.compactor.relocating import Ends, Moves, freeze_relocation, request
 from lithify.compactor.retiring import no_room
 from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
-from lithify.compactor.step import Step, StepEnd
+from lithify.compactor.step import Step, StepEnd, deferred, resting
 from lithify.compactor.turns import Want
 from lithify.compactor.wishes import Interrupted
 from lithify.manifest.ages import young
@@ -135,7 +135,7 @@ class Coordinator:
             return Step(StepEnd.STANDBY, f"{why}; waiting as a standby")
         needed = needs(action, reading, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
-            return _deferred(needed)
+            return deferred(needed.input_bytes)
         if self._epoch is None:
             claimed = await self._claim(reading.manifest, take_over)
             if claimed is None:
@@ -146,7 +146,7 @@ class Coordinator:
             before, needed = needed, needs(action, reading, owned=True)
             if needed.input_bytes and needed != before and not await _room(needed):
                 await self._end_planning()
-                return _deferred(needed)
+                return deferred(needed.input_bytes)
         return await self._do(action, reading)
 
     async def _do(self, action: Action, reading: Reading) -> Step:
@@ -181,10 +181,10 @@ class Coordinator:
         action = relief(reading, first)
         needed = needs(action, reading, owned=True)
         if needed.input_bytes and not await _room(needed):
-            return _deferred(needed)
+            return deferred(needed.input_bytes)
         match action:
             case Wait():
-                return _resting(action)
+                return resting(action)
             case Settle(job, status, reason, error, ended_by):
                 return await self._work(config).finish(job, status, reason, error, ended_by)
             case Resume(job):
@@ -237,7 +237,7 @@ class Coordinator:
         """Nothing to do, or not yet. Ends the planning mark, so that no standby waits for this owner."""
         self._watched = None
         await self._end_planning()
-        return _resting(wait)
+        return resting(wait)
 
     async def _end_planning(self) -> None:
         state = self.files.compactor.seen.value
@@ -270,7 +270,7 @@ class Coordinator:
             return None
         reading = self._seen(config, await Now())
         action = None if reading is None else decide(reading)
-        return _resting(action) if isinstance(action, Wait) else None
+        return resting(action) if isinstance(action, Wait) else None
 
     async def _claim(self, manifest: Manifest, take_over: bool) -> Heads | None:
         """Claim the partition; answers with the two heads that did it, None: another one claimed it. Manifest first,
@@ -391,14 +391,3 @@ class Coordinator:
 
 def _room(needed: Needs) -> Reserve:
     return Reserve(needed.input_bytes, needed.alone, needed.short)
-
-
-def _deferred(needed: Needs) -> Step:
-    return Step(
-        StepEnd.DEFERRED, f"a job of {needed.input_bytes} bytes waits until others of this compactor have finished"
-    )
-
-
-def _resting(wait: Wait) -> Step:
-    outcome = StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING
-    return Step(outcome, wait.reason, nothing_due=wait.nothing_due)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lithify.compactor.policy import Wait
 from lithify.manifest.jobs import Job
 from lithify.manifest.model import SegmentRef
 
-__all__ = ["Step", "StepEnd"]
+__all__ = ["Step", "StepEnd", "deferred", "resting"]
 
 
 class StepEnd(StrEnum):
@@ -48,3 +49,12 @@ class Step:
     def completed(self) -> bool:
         """Whether it ended with a job's end in both files."""
         return self.job is not None and self.job.status == "completed"
+
+
+def deferred(input_bytes: int) -> Step:
+    return Step(StepEnd.DEFERRED, f"a job of {input_bytes} bytes waits until others of this compactor have finished")
+
+
+def resting(wait: Wait) -> Step:
+    outcome = StepEnd.IDLE if wait.until_ms is None else StepEnd.WAITING
+    return Step(outcome, wait.reason, nothing_due=wait.nothing_due)

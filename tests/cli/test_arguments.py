@@ -271,7 +271,7 @@ def test_whatever_it_is_given(
     monkeypatch.setattr(daemon, "run_together", closed)
     monkeypatch.setitem(BY_NAME, "url", [*URLS, *strangers])
 
-    @settings(derandomize=True, suppress_health_check=list(HealthCheck))  # --hypothesis-profile=ci: ten times as many
+    @settings(derandomize=True, suppress_health_check=list(HealthCheck))  # --hypothesis-profile=wide: ten times as many
     @given(arguments(words), st.sampled_from(INPUTS))
     def tried(given_words: list[str], input_: bytes) -> None:
         url = f"memory://{new_id()}"

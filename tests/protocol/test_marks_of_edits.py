@@ -15,7 +15,7 @@ FREES = {
     # Only an owner drops; and a claim's mark ends.
     *("Claim", "ClaimState", "EndPlanning"),
     # A job that is under way lets go of what it pinned.
-    *("CommitCompaction", "Record", "Finish", "EndAttempt", "RequestCancel"),
+    *("CommitCompaction", "CommitRelocation", "ForgetHomes", "Record", "Finish", "EndAttempt", "RequestCancel"),
     # Whoever asks what became of an append must get an answer.
     "Touch",
 }
@@ -24,6 +24,7 @@ GROWS = {
     *(
         "Append",
         "AppendMany",
+        "UseHome",
         "AppendUploaded",
         "BeginUpload",
         "OpenProducer",

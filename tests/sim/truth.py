@@ -2,19 +2,17 @@
 word is never taken for anything but what it was told."""
 
 from collections.abc import Callable
-from typing import NoReturn
 
 import msgspec
 
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import Boundary, Manifest, SegmentRef, TopicFile
+from lithify.manifest.model import Manifest, SegmentRef, TopicFile
 from tests.sim.applications import Applications
-from tests.sim.cast import Author, Violation, process_of
+from tests.sim.cast import Author, process_of
 from tests.sim.contents import Contents, Reign
 from tests.sim.followed import Followed
 from tests.sim.frames import Step, counted_as, kind_of_commit, unwarranted
-from tests.sim.harms import Harms
 from tests.sim.housed import Housed
 from tests.sim.judge.floors import bounds_of, log_start
 from tests.sim.judge.partition import Partition
@@ -23,15 +21,14 @@ from tests.sim.judge.uploads import protected
 from tests.sim.judged import Readings, kept_by_all
 from tests.sim.ledger import Ledger
 from tests.sim.rows import decode
+from tests.sim.standing import Standing
 from tests.sim.states import no_state
 from tests.sim.world import World
 
 __all__ = ["Truth"]
 
 _manifest = msgspec.json.Decoder(Manifest).decode
-_boundary = msgspec.json.Decoder(Boundary).decode
 
-CLOCK_ERROR_MS = 2_000  # of ages: times are whole seconds, and a clock may stand still for a second unnoticed
 UNCOUNTED = (
     "floor",
     "position",
@@ -41,7 +38,7 @@ UNCOUNTED = (
 )  # kinds of commit that no check of their own counts
 
 
-class Truth:
+class Truth(Standing):
     def __init__(
         self,
         keys: PartitionKeys,
@@ -52,60 +49,30 @@ class Truth:
         topics: list[TopicFile],
         judged: Partition,
     ) -> None:
-        self.keys = keys
-        self.world = world
+        super().__init__(keys, world, grace_ms, error_ms)
         self.contents = Contents()
-        self.head: Manifest | None = None
         self.ledger = Ledger(self)
         self.followed = Followed()
-        self.boundary: Boundary | None = None
-        self.harms = Harms()
         self.readings = Readings()
         self.housed = Housed(keys, world.store)
         self.refused: set[str] = set()  # tokens of records that were said not to be appended
-        self._grace_ms = grace_ms
         self.configs = configs  # of the topic, one after the other
         self._topics = topics  # by number, those of other topic ids, too
         self._judged = judged  # the same files, by the written rules
         self._reigns: list[Reign] = []  # of the bounds that were in force, the latest of them included
-        self._lineage: dict[int, Manifest] = {}
-        self._created_ms: dict[int, int] = {}
         self._named: dict[str, list[int]] = {}  # segment id -> [named from manifest, up to before]
         self._claimed: dict[int, Author] = {}  # who committed which epoch
         self.applications = Applications(world.counts)
         self._compacted = False
         self._counted = True  # no commit so far holds what a worker of an earlier release did
-        self.error_ms = error_ms  # of an age by two clocks
-
-    def fail(self, what: str) -> NoReturn:
-        raise Violation(f"{self.keys.root}: {what}")
-
-    def _refuse(self, wrong: str | None, what: str = "") -> None:
-        if wrong is not None:
-            self.fail(what + wrong)
 
     @property
     def quarantined(self) -> bool:
         return self.head is not None and self.head.quarantine is not None
 
-    @property
-    def dead(self) -> int:
-        return 0 if self.boundary is None else self.boundary.manifest
-
-    def retained(self, number: int) -> bool:
-        """Whether a reader may rely on manifest `number`."""
-        return number > self.dead or number in self._pins()
-
-    def _pins(self) -> set[int]:
-        return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
-
     def restored(self, segment_id: str) -> None:
         self.readings.restored((segment_id,), self.world.steps)
         self.harms.end(segment_id, self.world.steps)
-
-    def present(self, segment_id: str) -> bool:
-        """Whether it is there, or was lost by no fault of the protocol."""
-        return self.keys.segment(segment_id) in self.world.objects or segment_id in self.harms.now
 
     def segment_put(self, key: str, body: bytes, home: str = "") -> None:
         segment_id = self.keys.segment_id(key)
@@ -202,9 +169,6 @@ class Truth:
             self._count(counted_as(step, kind))
         if "uploads" in step.changed:
             self.world.held("P22")
-
-    def _count(self, what: str) -> None:
-        self.world.counts[f"commit: {what}"] += 1
 
     def _appended(self, ref: SegmentRef, anew_to: int) -> None:
         self._count("append")
@@ -365,47 +329,7 @@ class Truth:
                 self.pin_is_whole(checkpoint.manifest)
                 self.world.held("P20")
 
-    def pin_is_whole(self, number: int) -> None:
-        pinned = self._lineage.get(number)
-        if pinned is None or self.keys.manifest.key(number) not in self.world.objects:
-            self.fail(f"pinned manifest {number} is not there (P17, P20)")
-        for ref in pinned.segments():
-            if not self.present(ref.id):
-                self.fail(f"pinned manifest {number} names {ref.id}, which is gone (P20)")
-
-    def boundary_created(self, number: int, body: bytes) -> None:
-        previous, boundary = self.boundary, _boundary(body)
-        if number != (0 if previous is None else previous.id) + 1:
-            self.fail(f"boundary {number} comes after {previous and previous.id} (P4)")
-        head = 0 if self.head is None else self.head.id
-        if boundary.manifest >= head or boundary.manifest < self.dead:
-            self.fail(f"boundary {boundary.manifest} does not lie between {self.dead} and the head {head} (P4)")
-        late_ms = self.world.now_ms - self._grace_ms + CLOCK_ERROR_MS + self.error_ms
-        for dead in range(self.dead + 1, boundary.manifest + 1):
-            if self._created_ms[dead + 1] > late_ms:
-                self.fail(f"manifest {dead} is dead, {self.world.now_ms - self._created_ms[dead + 1]} ms old (P17)")
-        self.world.held("P4")
-        if boundary.manifest > self.dead:
-            self._count("boundary")
-            self.world.held("P17")
-        self.boundary = boundary
-
-    def number_deleting(self, chain: str, number: int) -> None:
-        if chain == "manifest" and self.retained(number):
-            self.fail(
-                f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self._pins()} (P4, P17)"
-            )
-        if chain == "compactor" and number > (0 if self.boundary is None else self.boundary.compactor):
-            self.fail(f".compactor {number} is deleted above the boundary (P4)")
-        self.world.held("P4", *(("P20",) if chain == "manifest" and self._pins() else ()))
-
     # --- the end
-
-    def named_at_rest(self) -> set[str]:
-        """The segments that somebody may still read."""
-        assert self.head is not None
-        numbers = [self.head.id, *self._pins()]
-        return {ref.id for number in numbers for ref in self._lineage[number].segments()}
 
     def check_at_rest(self, present: Callable[[], list[str]]) -> None:
         head, state = self.head, self.ledger.state

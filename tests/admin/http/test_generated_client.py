@@ -19,7 +19,7 @@ from lithify.admin.http.openapi import document
 from tests.admin.served import ADMIN, TOKENS, Served
 from tests.admin.test_operations import COMPACTED
 
-EXAMPLES_SHARE = 5  # of a property's; --hypothesis-profile=ci asks for ten times as many
+EXAMPLES_SHARE = 5  # of a property's; --hypothesis-profile=wide asks for ten times as many
 NOT_CHECKED = (
     # A cursor, the name of a setting, sources: the server alone knows which of those that fit the document are right.
     "positive_data_acceptance",
