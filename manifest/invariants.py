@@ -97,6 +97,7 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
     """The invariants that `following` breaks as the successor of `previous`, as statements of what should hold."""
     yield from _follows(previous, following)
     yield from _shape(following)
+    yield from _homes(following)
     if previous is None:
         return
     same = ("topic", "topic_id", "partition")
@@ -163,7 +164,6 @@ def _shape(manifest: Manifest) -> Iterator[str]:
             yield f"{name} is bounded by {bound}"
     if len(manifest.retired) > RETIRED_MAX and not manifest.sealed:
         yield f"retired is bounded by {RETIRED_MAX}"
-    yield from _homes(manifest)
     yield from _pins(manifest)
     yield from _uploads(manifest)
     yield from _index_problems(manifest)
@@ -172,10 +172,11 @@ def _shape(manifest: Manifest) -> Iterator[str]:
 
 
 def _homes(manifest: Manifest) -> Iterator[str]:
+    """Of what is committed: a file of long ago may name a home without noting it."""
     if len(set(manifest.homes)) != len(manifest.homes) or HERE in manifest.homes:
         yield "a home is noted once, and the warehouse is none"
     elsewhere = {s.home for s in (*manifest.segments(), *manifest.retired)} - {HERE}
-    if manifest.homes and not elsewhere <= set(manifest.homes):
+    if not elsewhere <= set(manifest.homes):
         yield "a segment is in a home that is noted"
     if (manifest.homes or elsewhere) and manifest.format < FORMAT_HOMES:
         yield f"what names another home has format {FORMAT_HOMES}"
@@ -326,8 +327,6 @@ def _compactor_shape(state: CompactorState) -> Iterator[str]:
             yield f"{name}: at most {bound}"
     if not all(job.active for job in state.jobs) or any(job.active for job in state.history):
         yield "active jobs and history are apart"
-    if state.format < state.format_needed:
-        yield f"a state with a relocation has format {state.format_needed}"
     held = [s for job in begun for s in job.segments]
     if len(set(held)) != len(held):
         yield "a segment is in one active job"
@@ -349,6 +348,8 @@ def check_compactor(previous: CompactorState | None, following: CompactorState) 
         yield from _follows(previous, following)
         yield from _grows(previous, following, "epoch")
         yield from _compactor_shape(following)
+        if following.format < following.format_needed:
+            yield f"a state with a relocation has format {following.format_needed}"
         known = set[str]() if previous is None else {job.id for job in previous.history}
         if any(job.plan or job.done or job.segments for job in following.history if job.id not in known):
             yield "a job enters the history without its plan and outputs"

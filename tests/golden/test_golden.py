@@ -13,7 +13,7 @@ from lithify.manifest import jobs, model
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import FORMAT, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
+from lithify.manifest.model import FORMAT, FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
 from tests.golden import make
 
@@ -28,12 +28,14 @@ KINDS: dict[str, type[Numbered]] = {
     "manifest-uploads": Manifest,
     "manifest-bounds": Manifest,
     "manifest-rows": Manifest,
+    "manifest-homes": Manifest,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
     "compactor-sizes": CompactorState,
     "compactor-paced": CompactorState,
     "compactor-failed": CompactorState,
     "compactor-chosen": CompactorState,
+    "compactor-relocation": CompactorState,
     "boundary": Boundary,
     "topic": TopicFile,
     "topic-bounds": TopicFile,
@@ -50,12 +52,14 @@ NUMBERS = {
     "manifest-uploads": 21,
     "manifest-bounds": 16,
     "manifest-rows": 19,
+    "manifest-homes": 22,
     "compactor": 13,
     "compactor-ended": 14,
     "compactor-sizes": 15,
     "compactor-paced": 16,
     "compactor-failed": 17,
     "compactor-chosen": 18,
+    "compactor-relocation": 19,
     "boundary": 2,
     "topic": 3,
     "topic-bounds": 5,
@@ -68,12 +72,16 @@ SEAL = re.compile(rb',"file_xxh3":"[0-9a-f]{16}"}\n\Z')
 FILES = sorted(FOLDER.glob("v*/*.json"))
 
 
-def read(name: str, version: int = FORMAT) -> bytes:
-    return (FOLDER / f"v{version}" / f"{name}.json").read_bytes()
+def format_of(name: str) -> int:
+    return make.FORMATS.get(name, FORMAT)
 
 
-def test_every_kind_of_every_format_has_its_file() -> None:
-    assert {(p.parent.name, p.stem) for p in FILES} == {(f"v{v}", n) for v in range(1, FORMAT + 1) for n in KINDS}
+def read(name: str) -> bytes:
+    return (FOLDER / f"v{format_of(name)}" / f"{name}.json").read_bytes()
+
+
+def test_every_kind_has_its_file_in_its_format() -> None:
+    assert {(p.parent.name, p.stem) for p in FILES} == {(f"v{format_of(name)}", name) for name in KINDS}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -146,14 +154,15 @@ def test_an_operator_can_read_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_newer_format_is_refused_with_the_remedy(name: str) -> None:
-    newer = SEAL.sub(b"}\n", read(name)).replace(f'"format":{FORMAT}'.encode(), f'"format":{FORMAT + 1}'.encode(), 1)
-    with pytest.raises(InvalidRequest, match=f"{name}.* has format {FORMAT + 1}.* upgrade lithify"):
+    was, newer_by = f'"format":{format_of(name)}'.encode(), f'"format":{FORMAT_MAX + 1}'.encode()
+    newer = SEAL.sub(b"}\n", read(name)).replace(was, newer_by, 1)
+    with pytest.raises(InvalidRequest, match=f"{name}.* has format {FORMAT_MAX + 1}.* upgrade lithify"):
         decode(KINDS[name], newer, name, NUMBERS[name])
 
 
 def test_a_newer_format_is_refused_as_such_even_where_its_fields_mean_other_things() -> None:
     with pytest.raises(InvalidRequest, match="upgrade lithify"):
-        decode(Manifest, b'{"kind":"manifest","format":2,"id":12,"l0":"moved elsewhere"}', "manifest", 12)
+        decode(Manifest, b'{"kind":"manifest","format":3,"id":12,"l0":"moved elsewhere"}', "manifest", 12)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -9,6 +9,7 @@ export const DEBTS = {
   tombstones: "clean expired tombstones",
   l0: "merge L0 segments",
   runs: "merge runs",
+  cold: "move old segments",
   "fan-in": "merge some inputs first",
 };
 

@@ -13,6 +13,7 @@ from lithify.admin.http.openapi import document
 from lithify.admin.http.problems import Problem
 from lithify.admin.http.routes import ROUTES
 from lithify.admin.partitions import Answers
+from lithify.store.driver import new_id
 from tests.admin.served import Served
 from tests.admin.test_operations import COMPACTED, damage_head
 
@@ -81,8 +82,22 @@ def fits(value: Any, schema: Any, names: Any) -> bool:
     return True
 
 
+def in_two_homes(warehouse: lithify.Warehouse) -> lithify.Topic:
+    """Partition 0 has a run in the cold home, and one in the warehouse."""
+    moves: dict[str, Any] = {"local.retention.bytes": 0, "hot.retain.segments": 0}
+    tiers: dict[str, Any] = {"l0.segments.tier": 2, "min.cleanable.dirty.ratio": 1}
+    topic = warehouse.create_topic("users", 2, COMPACTED | moves | tiers | {"cold.location": f"memory://{new_id()}"})
+    for settings in (None, dict.fromkeys(moves)):
+        if settings is not None:
+            topic.alter(settings)
+        for _ in range(2):
+            topic.partition(0).append([lithify.Record(b"k", b"v")])
+        lithify.Compactor(warehouse, engine="local").run_once()
+    return topic
+
+
 def test_answers_are_as_it_says(warehouse: lithify.Warehouse, serve: Callable[..., Served], said: Any) -> None:
-    topic = warehouse.create_topic("users", 2, COMPACTED)
+    topic = in_two_homes(warehouse)
     topic.append([lithify.Record(b"k", b"v"), lithify.Record(b"l", None)])
     topic.partition(0).append([lithify.Record(b"k", b"v")], txn=("nightly", 1))
     topic.consumer("c").close()
