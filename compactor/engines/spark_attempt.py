@@ -13,7 +13,7 @@ from lithify.compactor.engines.underway import Threads, Underway
 from lithify.manifest.categories import Category
 from lithify.manifest.words import counted
 from lithify.segment.execute import TaskCancelled
-from lithify.segment.task import JobTask, TaskFailure, TaskResult
+from lithify.segment.task import JobTask, MergeTask, MoveTask, TaskFailure, TaskResult
 from lithify.store.driver import new_id
 from lithify.store.errors import LithifyError
 from lithify.store.homes import Homes
@@ -130,7 +130,15 @@ class SparkAttempt:
         raise _cancelled(task)
 
     def _told(self, task: JobTask) -> str:
-        return f"{self._label} range {task.range_index}, {counted(len(task.segments), 'segment')}"
+        return f"{self._label} range {task.range_index}, {_inputs(task)}"
+
+
+def _inputs(task: JobTask) -> str:
+    match task:
+        case MergeTask():
+            return counted(len(task.sources), "source")
+        case MoveTask(segment=segment):
+            return f"segment {segment.id}"
 
 
 def _outcome(task: JobTask, reply: Reply | Lost) -> TaskResult | TaskFailure:
