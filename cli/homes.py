@@ -109,8 +109,10 @@ def adopt(invocation: Invocation, topic: str, yes: bool) -> None:
     For a warehouse that was moved to another URL. The owner alone deletes there, so never do this in a copy of a
     warehouse that is still in use: both would delete what the other refers to.
     """
+    admin = invocation.admin()
+    admin.topic(topic)  # a mistake is named before anything is asked
     question = f"Is the warehouse that used the cold home of {topic} before gone for good?"
     confirm(yes, question, f"topic {topic}: the owner of a home deletes there")
-    adopted = invocation.admin().adopt_home(topic)
+    adopted = admin.adopt_home(topic)
     value = {"topic": topic, "home": adopted}
     invocation.output.answer(value, lambda: invocation.output.line(f"{topic}: this warehouse owns {told(adopted)} now"))
