@@ -80,6 +80,9 @@ class _Denying:
     def __init__(self, inner: Any, denied: str) -> None:
         self._inner, self._denied = inner, denied
 
+    def once(self) -> "_Denying":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
 
