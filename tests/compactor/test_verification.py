@@ -25,6 +25,9 @@ class SlowReads:
         self.reads = 0
         self.away = False
 
+    def once(self) -> Any:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 

@@ -24,6 +24,9 @@ class SlowLine:
         self.stops: lithify.Compactor | None = None  # as soon as something is recorded
         self.outcomes: list[str] = []
 
+    def once(self) -> Any:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 

@@ -22,6 +22,9 @@ class StallingStore:
         self._left = outputs
         self._lock = threading.Lock()
 
+    def once(self) -> Any:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 

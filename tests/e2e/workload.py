@@ -73,6 +73,9 @@ class DyingStore:
         self._heard = heard
         self._lock = threading.Lock()
 
+    def once(self) -> Any:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inner, name)
         if name not in ("create", "get", "read", "put", "output", "head", "list", "delete"):

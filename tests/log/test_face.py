@@ -147,6 +147,10 @@ SIGNATURES = {
     "Admin.transactions": "(self, topic, partition=None)",
     "Admin.forget_transaction": "(self, topic, application, partition=None)",
     "Admin.submit": "(self, topic, partition, sources='full', *, idempotency_key=None)",
+    "Admin.homes": "(self, topic, partition)",
+    "Admin.relocate": "(self, topic, partition)",
+    "Admin.recall": "(self, topic, partition)",
+    "Admin.adopt_home": "(self, topic)",
     "Admin.compaction": "(self, id)",
     "Admin.compactions": "(self, topic=None, partition=None)",
     "Admin.readable_compactions": "(self, topic=None, partition=None, statuses=())",
@@ -205,7 +209,7 @@ def test_every_public_method_is_listed() -> None:
         "Partition.open_producer",
     }
     internal |= {"Partition.check_producer", "Snapshot.sorts", "Snapshot.task", "Snapshot.cut", "Snapshot.batches"}
-    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log"}
+    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log", "Snapshot.get_many_here"}
     for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}
