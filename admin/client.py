@@ -235,9 +235,9 @@ class Admin:
         says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere."""
         return _homes.relocate(self._known, topic, partition, HERE)
 
-    def adopt_home(self, topic: str) -> str:
-        """Make this warehouse the owner of the topic's segments in its cold home, which it then returns: for a
-        warehouse that was moved. Requires: the former owner is gone, for both would delete there."""
+    def adopt_home(self, topic: str) -> tuple[str, ...]:
+        """Make this warehouse the owner of the topic's segments in other homes, which it returns: for a warehouse that
+        was moved. Requires: the former owner is gone, for both would delete there."""
         return _homes.adopt(self._known, topic)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API

@@ -109,14 +109,19 @@ def relocate(known: KnownPartitions, topic: str, partition: int, home: str | Non
     return compaction_info(topic, partition, job, now_ms)
 
 
-def adopt(known: KnownPartitions, topic: str) -> str:
-    """The cold home that was adopted."""
+def adopt(known: KnownPartitions, topic: str) -> tuple[str, ...]:
+    """The homes that were adopted."""
     found = partition_at(known, topic, 0)
-    home = parse(found.topic.config).cold_home
-    if physical(home) == HERE:
-        raise InvalidRequest(f"topic {topic} has no cold home of its own: there is nothing to adopt")
-    adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store.url)
-    return home
+    homes = {parse(found.topic.config).cold_home}
+    for number in range(found.topic.partitions):
+        keys = partition_at(known, topic, number).keys
+        homes.update(known.run(keys, lambda files: files.head()).homes)
+    elsewhere_too = sorted(home for home in homes if physical(home) != HERE)
+    if not elsewhere_too:
+        raise InvalidRequest(f"topic {topic} has no other home than the warehouse: there is nothing to adopt")
+    for home in elsewhere_too:
+        adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store.url)
+    return tuple(elsewhere_too)
 
 
 def _refuse_unknown(manifest: Manifest, config: TopicConfig, home: str) -> None:

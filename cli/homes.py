@@ -1,6 +1,6 @@
 """`lithify home`: where the segments of a topic are, and moving them there and back (docs/homes.md)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +12,11 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
+from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from lithify.admin.homes import PartitionHomes
+    from lithify.compactor.info import CompactionInfo
 
 __all__ = ["home"]
 
@@ -75,8 +77,7 @@ def relocate(invocation: Invocation, topic: str, partition: int | None, wait: bo
     else 1.
     """
     admin = invocation.admin()
-    infos = [admin.relocate(topic, number) for number in partitions(invocation, topic, partition)]
-    return tell_submitted(invocation, infos, wait=wait)
+    return _moved(invocation, admin.relocate, topic, partition, wait=wait)
 
 
 @command(home)
@@ -96,7 +97,27 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
         warn(
             "what the topic's configuration calls old will go again: unset local.retention.ms and local.retention.bytes"
         )
-    infos = [admin.recall(topic, number) for number in partitions(invocation, topic, partition)]
+    return _moved(invocation, admin.recall, topic, partition, wait=wait)
+
+
+def _moved(
+    invocation: Invocation,
+    request: "Callable[[str, int], CompactionInfo]",
+    topic: str,
+    partition: int | None,
+    *,
+    wait: bool,
+) -> int:
+    """Request it of every partition in which there is something to move; if there is none, the first says why."""
+    infos: list[CompactionInfo] = []
+    refused: list[InvalidRequest] = []
+    for number in partitions(invocation, topic, partition):
+        try:
+            infos.append(request(topic, number))
+        except InvalidRequest as error:
+            refused.append(error)
+    if not infos:
+        raise refused[0]
     return tell_submitted(invocation, infos, wait=wait)
 
 
@@ -114,5 +135,6 @@ def adopt(invocation: Invocation, topic: str, yes: bool) -> None:
     question = f"Is the warehouse that used the cold home of {topic} before gone for good?"
     confirm(yes, question, f"topic {topic}: the owner of a home deletes there")
     adopted = admin.adopt_home(topic)
-    value = {"topic": topic, "home": adopted}
-    invocation.output.answer(value, lambda: invocation.output.line(f"{topic}: this warehouse owns {told(adopted)} now"))
+    value = {"topic": topic, "homes": adopted}
+    names = ", ".join(map(told, adopted))
+    invocation.output.answer(value, lambda: invocation.output.line(f"{topic}: this warehouse owns {names} now"))

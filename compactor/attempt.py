@@ -14,6 +14,7 @@ from lithify.compactor.failures import failure_of
 from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import sources_of, tasks
+from lithify.compactor.relocating import gives_way
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
@@ -273,16 +274,14 @@ class JobWork:
         if damaged is None:
             text = f"{failure.reason}; but it was read again and is whole, so the reply was damaged on its way"
             return await self._retry_later(job, JobError(Category.ENGINE, text))
-        reason = failure.reason
-        if failure.category == Category.MISSING:  # the store's error names only the key; say which segment it is
-            reason = f"segment {where(self.files.keys, damaged).key} is missing: restore the object from a copy"
+        key, missing = where(self.files.keys, damaged).key, failure.category == Category.MISSING
+        reason = f"segment {key} is missing: restore the object from a copy" if missing else failure.reason
         return await self.quarantine(job, reason, damaged.id, JobError(failure.category, reason))
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
-        """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). A relocation ends if
-        its home is away, or refuses: while it waited, no clean could have its segments."""
-        if job.relocates and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED):
-            return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error)
+        """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). Or end the job."""
+        if gives_way(job, self.files.manifest.seen.value, error):
+            return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error, EndedBy.HOME)
         state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))).version.value
         told = f"job {job.id}: {error.reason}; it will be tried again"
         return Step(StepEnd.FAILED, told, state and state.job(job.id))

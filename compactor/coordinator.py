@@ -46,7 +46,7 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.words import counted
-from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, Unavailable
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now, OwnHome
 
@@ -342,8 +342,9 @@ class Coordinator:
         """
         if isinstance(moves, Moves):
             try:
-                await OwnHome(moves.home, self.files.keys.owner)
-            except (Unavailable, InvalidRequest) as error:
+                fresh = moves.home not in reading.manifest.homes
+                await OwnHome(moves.home, self.files.keys.owner, claims=fresh)
+            except LithifyError as error:
                 failed = JobError(Category.of(error), str(error))
                 moves = Ends("failed", f"{moves.reason}; but {error}", failed)
         if isinstance(moves, Ends):

@@ -19,6 +19,7 @@ __all__ = [
     "FAILED_ATTEMPTS_MAX",
     "RETRY_FIRST_MS",
     "RETRY_MAX_MS",
+    "away_after",
     "counted_after",
     "failure_of",
     "given_up_after",
@@ -79,6 +80,16 @@ def counted_after(
     fresh = FailureCount(sources=name, count=count, lost=lost, error=error, retry_at_ms=now_ms + pause_ms)
     others = tuple(f for f in head.failures if f.sources != name)
     return (*others, fresh)[-FAILURES_MAX:]  # at the bound the oldest count is forgotten, and starts anew
+
+
+def away_after(head: CompactorState, job: Job, error: JobError, now_ms: int) -> tuple[FailureCount, ...]:
+    """The failure counts after a job that ended because a home of its segments was away, or refused. It is nobody's
+    failure, but what is due on these segments waits, longer each time: it would be planned anew at once."""
+    name, before = source_set(job.segments), failure_of(head, job.segments)
+    count, lost, away = (0, 0, 1) if before is None else (before.count, before.lost, before.away + 1)
+    again_ms = now_ms + min(RETRY_FIRST_MS * 2 ** min(away - 1, 20), RETRY_MAX_MS)
+    fresh = FailureCount(sources=name, count=count, lost=lost, away=away, error=error, retry_at_ms=again_ms)
+    return (*(f for f in head.failures if f.sources != name), fresh)[-FAILURES_MAX:]
 
 
 def too_often(job: Job) -> str | None:

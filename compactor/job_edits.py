@@ -7,10 +7,18 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.compactor.failures import counted_after, failure_of, given_up_after, is_in_vain, runs_alone, source_set
+from lithify.compactor.failures import (
+    away_after,
+    counted_after,
+    failure_of,
+    given_up_after,
+    is_in_vain,
+    runs_alone,
+    source_set,
+)
 from lithify.compactor.requested import after_merge
 from lithify.compactor.waves import paced_to_ms
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import (
@@ -350,5 +358,7 @@ class Finish(_Owned):
         if self.status == "completed":
             jobs = tuple(after_merge(each, job, self.divided) for each in jobs)
         failures = given_up_after(head, job, self.error, now_ms)
+        if self.error is not None and self.ended_by == EndedBy.HOME:
+            failures = away_after(head, job, self.error, now_ms)
         state = replace(head, jobs=jobs, history=history, failures=failures, planning=False, heartbeat_at_ms=now_ms)
         return Next(replace(state, format=state.format_needed), None)

@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lithify.compactor.estimate import estimate_relocation
+from lithify.compactor.plan import sources_of
 from lithify.compactor.policy import given_up_first
 from lithify.manifest.categories import Category
 from lithify.manifest.cold import elsewhere, no_room, one_job
-from lithify.manifest.homes import told
+from lithify.manifest.homes import in_warehouse, told
 from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
+from lithify.manifest.model import Manifest
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
 
-__all__ = ["Ends", "Moves", "freeze_relocation", "requested_moves"]
+__all__ = ["Ends", "Moves", "freeze_relocation", "gives_way", "requested_moves"]
+
+_OF_THE_ENGINE = frozenset((Category.ENGINE, Category.ENGINE_DOWN, Category.ENGINE_LOST, Category.STALLED))
 
 
 class Moves(NamedTuple):
@@ -69,6 +73,17 @@ def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
     waiting, for as long as that home is away."""
     later = (job for job in state.history if job.relocates and job.created_at_ms >= request.created_at_ms)
     return next((job for job in later if job.home == request.home and job.status == "failed"), None)
+
+
+def gives_way(job: Job, head: Manifest | None, error: JobError) -> bool:
+    """Whether `job` ends, and lets go of its segments, because of an `error` that may be that of another home: while it
+    waited for that home, nobody else could have them, and appends would stop for their merge. A relocation does unless
+    the engine is to blame; a merge of cold segments does if it has recorded nothing. It is planned again after a pause.
+    """
+    if job.relocates:
+        return error.category not in _OF_THE_ENGINE and not error.damage
+    cold = head is not None and not all(map(in_warehouse, sources_of(head, job)))
+    return cold and not job.done and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED)
 
 
 def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:

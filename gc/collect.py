@@ -32,9 +32,9 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
 from lithify.manifest.relocations import ForgetHomes, may_upload, named_homes
 from lithify.manifest.uploads import ran_out
-from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, Unavailable
+from lithify.store.errors import Corrupt, LithifyError
 from lithify.store.home_names import physical
-from lithify.store.port import Now, ObjectInfo
+from lithify.store.port import Now, ObjectInfo, OwnHome
 
 __all__ = ["Pass", "collect", "collect_deleted", "sweep"]
 
@@ -137,7 +137,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         checkpoints_expired=len(over),
         rests_until_ms=_rests_until(files, manifest, boundary.value, now_ms) if quiet else None,
         finished=manifest.sealed
-        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)
+        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes or freed)
         and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),
     )
 
@@ -289,7 +289,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     refused += away
     if not dry_run:
         await _forget_homes(files, [home for home in manifest.homes if not elsewhere.get(physical(home))])
-    waits_here = bool(manifest.retired or manifest.checkpoints or manifest.unpinned or deleted or freed or kept)
+    ours = manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes
+    waits_here = bool(ours or deleted or freed or kept)
     return Pass(
         deleted=gone(deleted, refused),
         refused=tuple(refused),
@@ -310,8 +311,9 @@ async def _listed_elsewhere(
     for place in dict.fromkeys(map(physical, manifest.homes)):
         if place != HERE:
             try:
+                await OwnHome(place, files.keys.owner)
                 found[place] = await every_object(files.keys.segments, place)
-            except (Unavailable, AccessDenied, InvalidRequest) as error:
+            except LithifyError as error:
                 away.append(Garbage(files.keys.segments, 0, f"it cannot be listed: {error}", place))
     return found, away
 
@@ -326,8 +328,9 @@ async def _forget_homes(files: PartitionFiles, homes: Sequence[str]) -> None:
     for home in homes:
         head = await files.head()
         try:
+            await OwnHome(home, files.keys.owner)
             there = physical(home) != HERE and await every_object(files.keys.segments, physical(home))
-        except (Unavailable, AccessDenied, InvalidRequest):
+        except LithifyError:
             continue  # the sweep has told it, or the next one will
         if not (there or home in named_homes(head) or may_upload(await files.compactor_state(), home)):
             await files.manifest.commit(ForgetHomes((home,), head.id))

@@ -2,10 +2,11 @@
 
 from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
-from lithify.manifest.keys import is_segment_key, owner_key_beside
-from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.manifest.keys import is_segment_key
+from lithify.store.errors import LithifyError
 from lithify.store.home_names import physical
 from lithify.store.listing import pages
+from lithify.store.owners import owner_key_beside
 from lithify.store.port import DELETE_KEYS_MAX, HERE, Delete, ObjectInfo, OwnHome
 
 __all__ = ["delete", "every_object", "gone", "has_segments"]
@@ -19,7 +20,7 @@ async def delete(garbage: list[Garbage]) -> list[Garbage]:
         keys = [g.key for g in garbage if g.home == home]
         try:
             refused |= await _delete(home, keys)
-        except (Unavailable, AccessDenied, InvalidRequest) as error:
+        except LithifyError as error:
             if home == HERE:
                 raise
             refused |= {Where(home, key): str(error) for key in keys}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import structlog
 
 from lithify.log.checkpoints import check_checkpoint_name
+from lithify.log.cold_homes import check_cold_home
 from lithify.log.consumer import AUTO_COMMIT_INTERVAL_MS, ConsumerConfig
 from lithify.log.follow import POLL_MS, OffsetReset, check_reset
 from lithify.log.frames import AS_NAMED, Columns
@@ -149,6 +150,7 @@ class Topic:
                 self._read()
             policy = self._topic.config.get("cleanup.policy", "")
             changes = spell_changes(with_retention(config or {}, retention, policy))
+            check_cold_home(changes, self._driver.store)
             asked_ms = self._driver.now_ms()
             self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)), asked_ms)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from lithify.log.cold_homes import check_cold_home
 from lithify.log.retention_policy import RetentionPolicy, with_retention
 from lithify.log.topic import Topic
 from lithify.manifest.catalog import (
@@ -112,6 +113,7 @@ class Warehouse:
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: partitions must be an integer")
         stored = validate(with_retention(config or {}, retention, "delete"))
+        check_cold_home(stored, self.store)
         lineage = topic_lineage(name)
         if probe:
             self._prove_before_the_first_topic()

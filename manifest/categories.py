@@ -75,6 +75,7 @@ class EndedBy(StrEnum):
     REQUEST = "request"  # a request to cancel it
     ALTERATION = "alteration"  # the topic now keeps something that its plan drops; what is due is planned again
     DELETION = "deletion"  # the topic was deleted
+    HOME = "home"  # another home than the warehouse was away, or refused; the status is "failed"
     OTHER = "other"  # in reports alone: a word of a later release
 
     @classmethod

@@ -14,6 +14,7 @@ import msgspec
 from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import CLASS, check_home_name
+from lithify.store.urls import shown
 
 __all__ = [
     "LONG_MAX",
@@ -262,7 +263,7 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
         try:
             _TABLE[name][1](text)
         except ValueError as error:
-            raise InvalidRequest(f"{name} is {text[:80]!r}; it must be {error}") from None
+            raise InvalidRequest(f"{name} is {shown(text)[:80]!r}; it must be {error}") from None
     parsed = parse(stored)
     if parsed.min_compaction_lag_ms > parsed.max_compaction_lag_ms:
         raise InvalidRequest(
@@ -321,7 +322,7 @@ def _parsed(name: str, text: str) -> Any:
         return _TABLE[name][1](text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{name} is stored as {text[:80]!r}, but must be {error}: upgrade lithify, or alter the topic"
+            f"{name} is stored as {shown(text)[:80]!r}, but must be {error}: upgrade lithify, or alter the topic"
         ) from None
 
 

@@ -364,6 +364,7 @@ class FailureCount(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     sources: str  # XXH3-64 of the sorted segment ids
     count: int  # except those that ended with the engine or the store
     lost: int = 0  # those during which the engine died: the job may be what kills it
+    away: int = 0  # jobs on them that ended because a home was away, or refused
     error: JobError
     retry_at_ms: int
 

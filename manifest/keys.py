@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from lithify.store.errors import InvalidRequest
+from lithify.store.owners import owner_key
 
 __all__ = [
     "TOPIC_NAME",
@@ -18,8 +19,6 @@ __all__ = [
     "check_topic_name",
     "is_segment_key",
     "is_topic_name",
-    "owner_key",
-    "owner_key_beside",
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -37,12 +36,6 @@ _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify:
 
 def is_topic_name(name: str) -> bool:
     return name not in (".", "..") and not name.startswith(_RESERVED) and TOPIC_NAME.fullmatch(name) is not None
-
-
-def owner_key_beside(key: str) -> str:
-    """The `owner_key` of the topic that `key` is of: a segment's, or that of anything else in a partition."""
-    topic, topic_id, _ = key.split("/", 2)
-    return owner_key(topic, topic_id)
 
 
 def is_segment_key(key: str) -> bool:
@@ -106,11 +99,6 @@ class EndKeys:
         if folder != EndKeys.FOLDER or not digits.isdecimal() or what not in ("over", "again"):
             return None
         return topic, int(digits), what
-
-
-def owner_key(topic: str, topic_id: str) -> str:
-    """In another home than the warehouse: the file that says whose the topic's segments there are."""
-    return f"{topic}/{topic_id}/home.json"
 
 
 class TopicKeys(msgspec.Struct, frozen=True):

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lithify.store.errors import Corrupt, LithifyError, NotFound, Unavailable
-from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store
+from lithify.store.home_names import physical
+from lithify.store.owners import owner_key_beside
+from lithify.store.port import HERE, Object, ObjectInfo, Outcome, OutputFile, Page, Store
 from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
 from lithify.store.wrapped import Wrapped
@@ -17,6 +19,7 @@ from lithify.store.wrapped import Wrapped
 __all__ = ["REQUESTS_MAX", "Cold"]
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 REQUESTS_MAX = 16  # of one home in one process
 _WAIT_S = 60.0  # for one of them to end
@@ -44,11 +47,15 @@ class Cold(Wrapped):
 
     def get(self, key: str) -> Object | None:
         with self._turn():
-            return self.inner.get(key)
+            return self._mounted(key, self.inner.get(key))
 
     def read(self, key: str, start: int, length: int) -> bytes:
         with self._turn():
-            return self.inner.read(key, start, length)
+            try:
+                return self.inner.read(key, start, length)
+            except NotFound:
+                self._mounted(key, None)
+                raise
 
     def put(self, key: str, body: bytes) -> None:
         with self._turn():
@@ -60,7 +67,7 @@ class Cold(Wrapped):
 
     def head(self, key: str) -> ObjectInfo | None:
         with self._turn():
-            return self.inner.head(key)
+            return self._mounted(key, self.inner.head(key))
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         with self._turn():
@@ -73,6 +80,16 @@ class Cold(Wrapped):
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
         with self._turn():
             return self.inner.delete(keys)
+
+    def _mounted(self, key: str, found: F) -> F:
+        """`found`. If it is None, though the home has an owner, an object is missing; without one the home may not be
+        mounted, and nothing is known of the object: raises Unavailable."""
+        of_topic = key.count("/") > 1
+        if found is None and of_topic and physical(self.home) != HERE and key != owner_key_beside(key):
+            owner = owner_key_beside(key)
+            if self.inner.head(owner) is None:
+                raise Unavailable(f"there is no {owner}, which says whose it is: is the home mounted?")
+        return found
 
     def now(self) -> int:
         with self.named():

@@ -173,7 +173,7 @@ class FsspecStore(Store):
         root = self._root()
         with self._explained(prefix):
             try:
-                found = self._filesystem().find(f"{root}/{prefix}".rstrip("/"), detail=True)
+                found = self._filesystem().find(f"{root}/{prefix}".rstrip("/"), detail=True, on_error="raise")
             except FileNotFoundError:
                 found = {}
         infos = [

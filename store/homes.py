@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from lithify.store.disk_cache_counts import DiskCacheCounts
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.home_names import Names, physical
 from lithify.store.own_lock import OwnLock
-from lithify.store.owners import claim_home
+from lithify.store.owners import claim_home, require_owner
 from lithify.store.port import HERE, Store, StoreSpec
 from lithify.store.urls import shown
 
@@ -80,10 +80,10 @@ class Homes:
         for store in self._stores.values():
             store.close()
 
-    def own(self, home: str, key: str) -> None:
+    def own(self, home: str, key: str, *, claims: bool) -> None:
         """As the request OwnHome."""
         if physical(home) != HERE:
-            claim_home(self.store(home), key, self.here.url)
+            (claim_home if claims else require_owner)(self.store(home), key, self.here.url)
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:
         """Pairs of home and store, of those that are open."""
@@ -98,7 +98,11 @@ class Homes:
             if found is None:
                 if self._opener is None or not self._opener.can_open(home):
                     raise InvalidRequest(f"this lithify cannot reach home {shown(home)!r}: upgrade lithify")
-                found = self._opener.open(home)
+                try:
+                    found = self._opener.open(home)
+                except OSError as error:  # of a filesystem's library; nobody but who needs this home shall fail
+                    text = f"home {shown(home)} cannot be opened ({type(error).__name__}): is its library set up?"
+                    raise Unavailable(text) from error
                 self._stores = {**self._stores, home: found}
             return found
 

@@ -12,7 +12,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
 
-__all__ = ["adopt_home", "claim_home", "owner_of_home", "require_owner"]
+__all__ = ["adopt_home", "claim_home", "owner_key", "owner_key_beside", "owner_of_home", "require_owner"]
 
 _FORMAT = 1
 
@@ -23,6 +23,17 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_Owner)
+
+
+def owner_key(topic: str, topic_id: str) -> str:
+    """In another home than the warehouse: the file that says whose the topic's segments there are."""
+    return f"{topic}/{topic_id}/home.json"
+
+
+def owner_key_beside(key: str) -> str:
+    """The `owner_key` of the topic that `key` is of: a segment's, or that of anything else in a partition."""
+    topic, topic_id, _ = key.split("/", 2)
+    return owner_key(topic, topic_id)
 
 
 def owner_of_home(store: Store, key: str) -> str | None:
@@ -66,8 +77,19 @@ def claim_home(store: Store, key: str, url: str) -> None:
 
 
 def require_owner(store: Store, key: str, url: str) -> None:
-    """Before anything is deleted there. Raises InvalidRequest unless the warehouse at `url` is the owner."""
-    _require(store, key, owner_of_home(store, key), url)
+    """Before anything is listed, written or deleted in a home that was used before. Raises InvalidRequest unless the
+    warehouse at `url` is the owner; Unavailable if the file is gone.
+
+    SUBTLE! 1. A folder is a home, and its disk is not mounted. 2. A job writes into the empty mount point, its sources
+    are collected, and the disk is mounted over the copies. Or a sweep finds nothing there, and forgets the home.
+    Therefore a home without this file does not answer. Test: tests/e2e/test_unmounted_home.py
+    """
+    owner = owner_of_home(store, key)
+    if owner is None:
+        raise Unavailable(
+            f"home {shown(store.url)} has no {key}, which says whose it is: is it mounted? Nothing was done"
+        )
+    _require(store, key, owner, url)
 
 
 def adopt_home(store: Store, key: str, url: str) -> None:

@@ -132,11 +132,15 @@ class Get(Request[Object | None], msgspec.Struct, frozen=True):
 
 class OwnHome(Request[None], msgspec.Struct, frozen=True):
     """Make sure that the segments of a topic in another home are this warehouse's: the object `key` says whose they
-    are, and the first warehouse that asks has them. Raises InvalidRequest if they are another one's, Unavailable if the
-    home does not answer. What is in the warehouse's own place is its own, and that costs nothing (docs/rfcs/0031)."""
+    are. `claims`: the home was not used before, so there may be no such object; the first warehouse that asks has them.
+
+    Raises InvalidRequest if they are another warehouse's; Unavailable if the home does not answer, or was used before
+    and has no such object, as if it were not mounted. What is in the warehouse's own place is its own, and that costs
+    nothing (docs/rfcs/0031)."""
 
     home: str
     key: str
+    claims: bool = False
 
 
 class Put(Request[None], msgspec.Struct, frozen=True):

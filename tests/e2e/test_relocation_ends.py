@@ -6,8 +6,10 @@ from unittest.mock import patch
 import pytest
 
 import lithify
+from lithify.compactor.failures import RETRY_FIRST_MS
 from lithify.compactor.info import CompactionInfo
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.categories import EndedBy
 from lithify.manifest.config import Setting
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
@@ -42,8 +44,13 @@ def cold() -> Cold:
 
 
 @pytest.fixture
-def warehouse(cold: Cold) -> Warehouse:
-    warehouse = Warehouse(Driver(Homes({HERE: MemoryStore(), COLD: cold}), HandClock()))
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def warehouse(cold: Cold, clock: HandClock) -> Warehouse:
+    warehouse = Warehouse(Driver(Homes({HERE: MemoryStore(), COLD: cold}), clock))
     topic = warehouse.create_topic("t", config=CONFIG, probe=False)
     for _ in range(2):
         topic.partition(0).append([lithify.Record(b"k", b"v")])
@@ -58,12 +65,18 @@ def relocation(warehouse: Warehouse) -> CompactionInfo:
 @pytest.mark.parametrize(
     ("error", "category"), [(Unavailable("no answer"), "unavailable"), (AccessDenied("refused"), "store_denied")]
 )
-def test_when_its_home_is_away_or_refuses(warehouse: Warehouse, cold: Cold, error: LithifyError, category: str) -> None:
+def test_when_its_home_is_away_or_refuses(
+    warehouse: Warehouse, cold: Cold, clock: HandClock, error: LithifyError, category: str
+) -> None:
+    """And it is not planned again at once, but after a pause."""
     cold.error = error
     job = relocation(warehouse)
     assert job.error is not None
     assert (job.kind, job.status, job.error.category) == ("relocate", "failed", category)
+    assert job.ended_by == EndedBy.HOME
     cold.error = None
+    assert not lithify.Compactor(warehouse, engine="local").run_once().jobs
+    clock.now_ms += RETRY_FIRST_MS
     assert relocation(warehouse).status == "completed"
 
 
@@ -81,10 +94,10 @@ class Shut(Homes):
 
     error: LithifyError | None = None
 
-    def own(self, home: str, key: str) -> None:
+    def own(self, home: str, key: str, *, claims: bool) -> None:
         if self.error is not None and home != HERE:
             raise self.error
-        super().own(home, key)
+        super().own(home, key, claims=claims)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Writes the golden files of the current format, once: `python -m tests.golden.make`. No test runs it.
+"""What the golden files of the first format hold; `python -m tests.golden.make_files` writes them, once. No test runs it.
 
 Every field of every struct has a value that is not its default, and every variant of a choice occurs. A new format gets
 its own folder and its own values; once a format is released its files are never written again, or they would prove
@@ -8,9 +8,7 @@ nothing. A file is written as `encode` does it today, with its checksum; those f
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
-from lithify.manifest.codec import encode
 from lithify.manifest.jobs import (
     Attempt,
     CompactorState,
@@ -27,7 +25,6 @@ from lithify.manifest.jobs import (
 )
 from lithify.manifest.model import (
     FORMAT,
-    FORMAT_HOMES,
     Boundary,
     Bucket,
     Checkpoint,
@@ -361,49 +358,6 @@ TOPIC_GROWTHS = TopicFile(
 WAREHOUSE = WarehouseFile(
     **HEAD, id=4, config={"auto.create.topics.enable": "true", "default.cleanup.policy": "compact"}
 )
-COLD_HOME = "s3://cold/archive"
-COLD_REF = replace(L0, id=f"{JOB}-1-0-00000001", home=COLD_HOME, base_offset=None, order="key", added_at=21)
-MANIFEST_HOMES = Manifest(
-    **HEAD | {"format": FORMAT_HOMES},
-    **PARTITION,
-    id=22,
-    next_offset=103,
-    log_start_offset=100,
-    runs=(SortedRun(id=JOB, reaches_to=90, segments=(COLD_REF,)),),
-    retired=(
-        Retired(id=f"{JOB}-1-0-00000000", home="class:STANDARD_IA", bytes=1_234, rows=3, added_at=9, retired_at=21),
-    ),
-    homes=("class:STANDARD_IA", COLD_HOME),
-)
-COMPACTOR_RELOCATION = CompactorState(
-    **HEAD | {"format": FORMAT_HOMES},
-    **PARTITION,
-    id=19,
-    epoch=2,
-    jobs=(
-        Job(
-            id=JOB,
-            kind="relocate",
-            status="in_progress",
-            origin="scheduler",
-            sources=(JOB,),
-            segments=(f"{JOB}-1-0-00000000",),
-            home=COLD_HOME,
-            plan=Plan(
-                ranges=(KeyRange(),),
-                rules=MergeRules(clock_ms=1_760_000_000_000),
-                output_bytes=1_234,
-                input_bytes=1_234,
-                input_rows=3,
-                input_segments=1,
-            ),
-            created_at_ms=1_760_000_000_000,
-        ),
-    ),
-)
-FORMATS = {"manifest-homes": FORMAT_HOMES, "compactor-relocation": FORMAT_HOMES}
-"""Of the files that have a later format than the first."""
-
 FILES: dict[str, Numbered] = {
     "manifest": MANIFEST,
     "manifest-sizes": MANIFEST_SIZES,
@@ -414,29 +368,15 @@ FILES: dict[str, Numbered] = {
     "manifest-uploads": UPLOADS,
     "manifest-bounds": MANIFEST_BOUNDS,
     "manifest-rows": MANIFEST_ROWS,
-    "manifest-homes": MANIFEST_HOMES,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,
     "compactor-paced": COMPACTOR_PACED,
     "compactor-failed": COMPACTOR_FAILED,
     "compactor-chosen": COMPACTOR_CHOSEN,
-    "compactor-relocation": COMPACTOR_RELOCATION,
     "boundary": BOUNDARY,
     "topic": TOPIC,
     "topic-bounds": TOPIC_BOUNDS,
     "topic-growths": TOPIC_GROWTHS,
     "warehouse": WAREHOUSE,
 }
-
-
-def main() -> None:
-    for name, value in FILES.items():
-        path = FOLDER / f"v{FORMATS.get(name, FORMAT)}" / f"{name}.json"
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            path.write_bytes(encode(value))
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,7 @@ from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT, FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.store.errors import Corrupt, InvalidRequest
-from tests.golden import make
+from tests.golden import make_files
 
 FOLDER = Path(__file__).parent
 KINDS: dict[str, type[Numbered]] = {
@@ -73,7 +73,7 @@ FILES = sorted(FOLDER.glob("v*/*.json"))
 
 
 def format_of(name: str) -> int:
-    return make.FORMATS.get(name, FORMAT)
+    return make_files.FORMATS.get(name, FORMAT)
 
 
 def read(name: str) -> bytes:
@@ -105,7 +105,7 @@ def test_it_is_written_back_byte_for_byte(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_it_holds_what_its_maker_says(name: str) -> None:
     """Its bytes may be older than what `make` would write today; what they say is the same."""
-    made = decode(KINDS[name], encode(make.FILES[name]), name, NUMBERS[name])
+    made = decode(KINDS[name], encode(make_files.FILES[name]), name, NUMBERS[name])
     kept = decode(KINDS[name], read(name), name, NUMBERS[name])
     assert kept == made
 

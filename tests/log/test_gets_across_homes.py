@@ -12,7 +12,7 @@ from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.commit import Next
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import FORMAT_HOMES, Manifest
 from lithify.store.cold import Cold
 from lithify.store.driver import Driver
 from lithify.store.errors import Unavailable
@@ -66,7 +66,7 @@ class Moved:
             replace(run, segments=tuple(replace(ref, home="s3://cold/p", added_at=number) for ref in run.segments))
             for run in head.runs
         )
-        return Next(replace(head, runs=runs), None)
+        return Next(replace(head, format=FORMAT_HOMES, homes=("s3://cold/p",), runs=runs), None)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ OF_NUMBERED_FILES = (
         "P21",
         "gc/collect.py",
         "        finished=manifest.sealed\n"
-        "        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or freed)\n"
+        "        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes or freed)\n"
         "        and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),\n",
         "        finished=manifest.sealed,\n",
     ),

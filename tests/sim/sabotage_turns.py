@@ -40,7 +40,7 @@ OF_TURNS = (
         "P14",
         "compactor/coordinator.py",
         "        if needed.input_bytes and not await _room(needed):\n"
-        "            return _deferred(needed)\n        match action:",
+        "            return deferred(needed.input_bytes)\n        match action:",
         "        match action:",
     ),
     Sabotage(

@@ -19,6 +19,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.opening import open_store
 from lithify.store.opening_homes import opened_homes, opened_spec, opened_specs
+from lithify.store.owners import owner_key_beside
 from lithify.store.port import Store, StoreSpec
 from lithify.store.s3 import S3Store
 from lithify.store.wrapped import Wrapped, innermost
@@ -199,8 +200,11 @@ def test_errors_name_the_home(kind: type[LithifyError]) -> None:
 
 @pytest.mark.parametrize("error", [NotFound("gone", KEY), Corrupt("broken", KEY)])
 def test_errors_about_an_object_stay_as_they_are(error: LithifyError) -> None:
+    """As long as the home has an owner; else it may not be mounted."""
+    store = Failing(error)
+    store.put(owner_key_beside(KEY), b"{}")
     with pytest.raises(type(error)) as caught:
-        Cold("s3://far/p", Failing(error)).read(KEY, 0, 1)
+        Cold("s3://far/p", store).read(KEY, 0, 1)
     assert caught.value is error
 
 

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 import pytest
 import xxhash
 
-from lithify.manifest.keys import owner_key
 from lithify.store.copying import copy
 from lithify.store.driver import new_id
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.homes import HERE, Homes
 from lithify.store.opening_homes import opened_homes
-from lithify.store.owners import claim_home, owner_of_home, require_owner
+from lithify.store.owners import claim_home, owner_key, owner_of_home, require_owner
 from tests.endpoint import Endpoint
 from tests.rgw import Rgw
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lithify.manifest.keys import owner_key
 from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.memory import MemoryStore
-from lithify.store.owners import adopt_home, claim_home, owner_of_home, require_owner
+from lithify.store.owners import adopt_home, claim_home, owner_key, owner_of_home, require_owner
 from lithify.store.port import Store
 from lithify.testing.faults import Fault, FaultyStore
 
@@ -26,7 +25,7 @@ def test_the_first_claim_counts(store: Store) -> None:
 
 
 def test_only_the_owner_deletes(store: Store) -> None:
-    with pytest.raises(InvalidRequest, match="nobody has claimed it"):
+    with pytest.raises(Unavailable, match="is it mounted"):
         require_owner(store, KEY, OURS)
     claim_home(store, KEY, OURS)
     require_owner(store, KEY, OURS)

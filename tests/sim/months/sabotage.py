@@ -27,8 +27,8 @@ SABOTAGES = (
         "a completed job is never forgotten",
         "P13",
         "compactor/attempt.py",
-        "forget=tuple(d.id for d in completed if d.id not in active)",
-        "forget=()",
+        "forget = tuple(d.id for d in completed if d.id not in active)",
+        "forget: tuple[str, ...] = ()",
     ),
     Sabotage(
         "a standby never claims",

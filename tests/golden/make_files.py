@@ -1,0 +1,82 @@
+"""Writes the golden files that are not there yet: those of tests/golden/make.py, and those that name other homes.
+
+python -m tests.golden.make_files
+"""
+
+from msgspec.structs import replace
+
+from lithify.manifest.codec import encode
+from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, KeyRange, MergeRules, Plan
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest, Numbered, Retired, SortedRun
+from tests.golden import make
+from tests.golden.make import FOLDER, HEAD, JOB, L0, PARTITION
+
+__all__ = ["FILES", "FORMATS"]
+
+COLD_HOME = "s3://cold/archive"
+COLD_REF = replace(L0, id=f"{JOB}-1-0-00000001", home=COLD_HOME, base_offset=None, order="key", added_at=21)
+MANIFEST_HOMES = Manifest(
+    **HEAD | {"format": FORMAT_HOMES},
+    **PARTITION,
+    id=22,
+    next_offset=103,
+    log_start_offset=100,
+    runs=(SortedRun(id=JOB, reaches_to=90, segments=(COLD_REF,)),),
+    retired=(
+        Retired(id=f"{JOB}-1-0-00000000", home="class:STANDARD_IA", bytes=1_234, rows=3, added_at=9, retired_at=21),
+    ),
+    homes=("class:STANDARD_IA", COLD_HOME),
+)
+COMPACTOR_RELOCATION = CompactorState(
+    **HEAD | {"format": FORMAT_HOMES},
+    **PARTITION,
+    id=19,
+    epoch=2,
+    jobs=(
+        Job(
+            id=JOB,
+            kind="relocate",
+            status="in_progress",
+            origin="scheduler",
+            sources=(JOB,),
+            segments=(f"{JOB}-1-0-00000000",),
+            home=COLD_HOME,
+            plan=Plan(
+                ranges=(KeyRange(),),
+                rules=MergeRules(clock_ms=1_760_000_000_000),
+                output_bytes=1_234,
+                input_bytes=1_234,
+                input_rows=3,
+                input_segments=1,
+            ),
+            created_at_ms=1_760_000_000_000,
+        ),
+    ),
+    failures=(
+        FailureCount(
+            sources="0123456789abcdef",
+            count=0,
+            away=3,
+            error=JobError("unavailable", "home s3://cold/archive: no answer"),
+            retry_at_ms=1_760_000_004_000,
+        ),
+    ),
+)
+FILES: dict[str, Numbered] = make.FILES | {
+    "manifest-homes": MANIFEST_HOMES,
+    "compactor-relocation": COMPACTOR_RELOCATION,
+}
+FORMATS = {"manifest-homes": FORMAT_HOMES, "compactor-relocation": FORMAT_HOMES}
+"""Of the files that have a later format than the first."""
+
+
+def main() -> None:
+    for name, value in FILES.items():
+        path = FOLDER / f"v{FORMATS.get(name, FORMAT)}" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            path.write_bytes(encode(value))
+
+
+if __name__ == "__main__":
+    main()
