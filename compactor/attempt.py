@@ -280,7 +280,7 @@ class JobWork:
 
     async def _retry_later(self, job: Job, error: JobError) -> Step:
         """End the attempt as a failure; the policy tries again after a pause, or gives up (P14). Or end the job."""
-        if gives_way(job, self.files.manifest.seen.value, error):
+        if gives_way(job, self.files.manifest.seen.value, self.files.compactor.seen.value, error):
             return await self.finish(job, "failed", f"{error.reason}; it will be planned again", error, EndedBy.HOME)
         state = (await self.files.compactor.commit(job_edits.EndAttempt(self.epoch, job.id, error))).version.value
         told = f"job {job.id}: {error.reason}; it will be tried again"

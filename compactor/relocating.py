@@ -75,7 +75,7 @@ def _moved_in_vain(state: CompactorState, request: Job) -> Job | None:
     return next((job for job in later if job.home == request.home and job.status == "failed"), None)
 
 
-def gives_way(job: Job, head: Manifest | None, error: JobError) -> bool:
+def gives_way(job: Job, head: Manifest | None, state: CompactorState | None, error: JobError) -> bool:
     """Whether `job` ends, and lets go of its segments, because of an `error` that may be that of another home: while it
     waited for that home, nobody else could have them, and appends would stop for their merge. A relocation does unless
     the engine is to blame; a merge of cold segments does if it has recorded nothing. It is planned again after a pause.
@@ -83,7 +83,8 @@ def gives_way(job: Job, head: Manifest | None, error: JobError) -> bool:
     if job.relocates:
         return error.category not in _OF_THE_ENGINE and not error.damage
     cold = head is not None and not all(map(in_warehouse, sources_of(head, job)))
-    return cold and not job.done and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED)
+    now = (None if state is None else state.job(job.id)) or job  # with what this attempt has recorded
+    return cold and not now.done and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED)
 
 
 def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:

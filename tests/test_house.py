@@ -244,7 +244,7 @@ def test_tests_make_references_and_answer_for_engines_in_one_place() -> None:
     purpose; the engine of the simulation has workers that outlive it."""
     texts = {relative(f): f.read_text(encoding="utf-8") for f in (ROOT / "tests").rglob("*.py") if f != Path(__file__)}
     assert {name for name, text in texts.items() if re.search(r"\bSegmentRef\(", text)} == {
-        "tests/golden/make_files.py",
+        "tests/golden/make.py",
         "tests/refs.py",
     }
     assert {name for name, text in texts.items() if re.search(r"\bcase StartTasks\(", text)} == {
@@ -312,7 +312,7 @@ def test_no_file_asks_which_home_it_is() -> None:
     about_homes = {"homes", "cold", "relocations"}
     assert {relative(file) for file in named if asks(syntax(file))} == {
         *(f"manifest/{name}.py" for name in about_homes),
-        *("admin/homes.py", "compactor/relocating.py", "gc/objects.py"),
+        *("admin/homes.py", "compactor/coordinator.py", "compactor/relocating.py", "gc/objects.py", "store/cold.py"),
     }
 
 

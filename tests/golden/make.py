@@ -1,4 +1,4 @@
-"""What the golden files of the first format hold; `python -m tests.golden.make_files` writes them, once. No test runs it.
+"""What the golden files of the first format hold; `python -m tests.golden.make_files` writes them, once.
 
 Every field of every struct has a value that is not its default, and every variant of a choice occurs. A new format gets
 its own folder and its own values; once a format is released its files are never written again, or they would prove

@@ -4,8 +4,8 @@ end a job as cancelled."""
 from collections.abc import Iterator
 
 from tests.sim.judge.debts import is_old
-from tests.sim.judge.homes import elsewhere
-from tests.sim.judge.layout import Json, live, units_of
+from tests.sim.judge.homes import elsewhere, home_of
+from tests.sim.judge.layout import Json, live, segments_of, units_of
 from tests.sim.judge.plans import InForce
 from tests.sim.judge.settings import LARGEST, Settings
 from tests.sim.judge.tiers import asked_for
@@ -30,7 +30,7 @@ def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
     elif before.get("kind") == "relocate":
         holds = planned or _move_is_refused(before, status, category, known)  # the rest is the ledger's to judge
     elif planned:
-        holds = status == "completed" or category != "unavailable"  # the rest is the ledger's to judge
+        holds = status == "completed" or category != "unavailable" or _lets_go_of_a_home(before, after, known)
     elif status == "completed":
         holds = _nothing_is_old(before, known)
     else:
@@ -38,6 +38,13 @@ def ended_wrongly(before: Json, after: Json, known: InForce) -> str | None:
     if holds:
         return None
     return f"ends as {status} ({category}: {after.get('reason', '')[:80]}), and that was not so (P15)"
+
+
+def _lets_go_of_a_home(before: Json, after: Json, known: InForce) -> bool:
+    """A merge ends because a home of its sources is away, if it has recorded nothing."""
+    held = {*before.get("segments", ())}
+    cold = any(home_of(ref) for manifest in known.manifests for ref in segments_of(manifest) if ref["id"] in held)
+    return cold and after.get("ended_by") == "home" and not before.get("done")
 
 
 def _move_is_refused(job: Json, status: str, category: str, known: InForce) -> bool:
