@@ -17,7 +17,7 @@ from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
 from lithify.segment.spill import NoSpill
-from lithify.store.errors import AccessDenied, Unavailable
+from lithify.store.errors import AccessDenied, OffsetOutOfRange, Unavailable
 from lithify.store.port import Pause
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def tail(
         numbers = range(opened.partitions) if partition is None else [partition]
         places = SortPlaces()
         parts = {n: opened.partition(n) for n in numbers}
-        starts = {n: None if start is None else start(part.snapshot()) for n, part in parts.items()}
+        starts = {n: None if start is None else _begun(start, part.snapshot()) for n, part in parts.items()}
         followers = {n: part.follower(starts[n], reset).share(places) for n, part in parts.items()}
         outage = _Outage(topic)
         while not leave.is_set() and lines.left > 0:
@@ -60,6 +60,15 @@ def tail(
                     followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
             if not found and places.refused == refused:  # readers that waited for a place to sort in have it now
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
+
+
+def _begun(start: "Callable[[Snapshot], int]", snapshot: "Snapshot") -> int:
+    """An offset that is gone is a follower's matter; one that is not there yet is a mistake, as without --follow."""
+    offset = start(snapshot)
+    if offset > snapshot.next_offset:
+        inside = f"from {snapshot.log_start_offset} to {snapshot.next_offset}"
+        raise OffsetOutOfRange(f"offset {offset} is beyond the end of the log; read {inside}")
+    return offset
 
 
 def consume(

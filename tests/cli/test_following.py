@@ -130,6 +130,8 @@ def test_positions_are_reset_and_forgotten(users: Lithify) -> None:
     users.refused(*reset, "--to-latest", "--to-earliest", code=2, saying="one of --to-earliest")
     users.refused(*reset, "--to-offset", "3", code=2, saying="--partition")
     users.refused(*reset, "--to-offset", "9", "--partition", "1", code=10, saying="beyond the end of the log")
+    follow = ("read", "users", "--follow", "--from-offset", "99", "--partition", "1")
+    users.refused(*follow, code=10, saying="offset 99 is beyond the end of the log; read from")
     users.refused("consumer", "reset", "users", "d", "--to-latest", code=3, saying="no consumer 'd'")
     assert "deleted in 2 partitions" in users.ok("consumer", "delete", "users", "c")
     assert users.json("consumer", "list", "users") == []
