@@ -34,7 +34,6 @@ from lithify.manifest.jobs import Status
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, PinOwner
 from lithify.store.errors import InvalidRequest
-from lithify.store.port import HERE
 
 if TYPE_CHECKING:
     from lithify.admin.history import KeyHistory
@@ -228,12 +227,12 @@ class Admin:
     def relocate(self, topic: str, partition: int) -> CompactionInfo:
         """Request that all segments of the partition's runs move to the topic's cold home, whatever their age. Raises
         InvalidRequest if the topic has none, or nothing is left to move."""
-        return _homes.relocate(self._known, topic, partition, None)
+        return _homes.relocate(self._known, topic, partition)
 
     def recall(self, topic: str, partition: int) -> CompactionInfo:
         """Request that all segments of the partition come back to the warehouse. As long as the topic's configuration
         says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere."""
-        return _homes.relocate(self._known, topic, partition, HERE)
+        return _homes.relocate(self._known, topic, partition, back=True)
 
     def adopt_home(self, topic: str) -> tuple[str, ...]:
         """Make this warehouse the owner of the topic's segments in other homes, which it returns: for a warehouse that

@@ -1,7 +1,5 @@
 """Where the segments of a topic are, and moving them on request (docs/rfcs/0031)."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from lithify.admin.partitions import partition_at
@@ -87,19 +85,20 @@ def _use(manifest: Manifest, home: str) -> HomeUse:
     )
 
 
-def relocate(known: KnownPartitions, topic: str, partition: int, home: str | None) -> CompactionInfo:
-    """`home` None: the topic's cold home."""
+def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool = False) -> CompactionInfo:
+    """To the topic's cold home, or `back` to the warehouse."""
     found = partition_at(known, topic, partition)
-    config = parse(found.topic.config)
-    to = config.cold_home if home is None else home
-    if home is None and not to:
+    to = HERE if back else parse(found.topic.config).cold_home
+    if not back and not to:
         raise InvalidRequest(
             f"topic {topic} has no cold home: set cold.location or cold.storage.class ('lithify topic alter')"
         )
 
     async def request(files: PartitionFiles) -> tuple[Job, int]:
         manifest, now_ms = await files.live_head(), await Now()
-        _refuse_unknown(manifest, config, to)
+        if not elsewhere(manifest, to):
+            where = f"{topic}/{partition}"
+            raise InvalidRequest(f"{where}: nothing to move: all but L0 segments is in {told(to)} already")
         job_id = SegmentId.for_job(manifest.id, await NewId())
         job = Job(id=job_id, kind="relocate", status="submitted", origin="manual", home=to, created_at_ms=now_ms)
         submitted = await files.compactor.commit(Submit(first_state(manifest), job))
@@ -122,14 +121,3 @@ def adopt(known: KnownPartitions, topic: str) -> tuple[str, ...]:
     for home in elsewhere_too:
         adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store.url)
     return tuple(elsewhere_too)
-
-
-def _refuse_unknown(manifest: Manifest, config: TopicConfig, home: str) -> None:
-    """A topic has one cold home at a time: segments go there, or come back."""
-    known: Sequence[str] = [each for each in (HERE, config.cold_home) if each == home]
-    where = f"{manifest.topic}/{manifest.partition}"
-    if not known:
-        cold = told(config.cold_home) if config.cold_home else "none"
-        raise InvalidRequest(f"{where}: {home!r} is not this topic's cold home, which is {cold}")
-    if not elsewhere(manifest, home):
-        raise InvalidRequest(f"{where}: nothing to move: all but L0 segments is in {told(home)} already")

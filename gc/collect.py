@@ -24,13 +24,13 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.homes import HERE, where
+from lithify.manifest.homes import HERE, named_homes, where
 from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
-from lithify.manifest.relocations import ForgetHomes, may_upload, named_homes
+from lithify.manifest.relocations import ForgetHomes, may_upload
 from lithify.manifest.uploads import ran_out
 from lithify.store.errors import Corrupt, LithifyError
 from lithify.store.home_names import physical

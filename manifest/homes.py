@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import Manifest
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import storage_class
 from lithify.store.port import HERE
@@ -21,6 +22,7 @@ __all__ = [
     "Reference",
     "Where",
     "in_warehouse",
+    "named_homes",
     "reachable",
     "refuse_unreachable",
     "told",
@@ -55,6 +57,11 @@ class Reference(Protocol):
 def where(keys: PartitionKeys, ref: Reference) -> Where:
     """Where the bytes of a referenced segment are, whether this process can reach them or not."""
     return Where(ref.home, keys.segment(ref.id))
+
+
+def named_homes(head: Manifest) -> frozenset[str]:
+    """The homes besides the warehouse in which a live or retired segment of `head` is."""
+    return frozenset(each.home for each in (*head.segments(), *head.retired)) - {HERE}
 
 
 def reachable(ref: Reference, homes: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from lithify.manifest.homes import HERE
+from lithify.manifest.homes import HERE, named_homes
 from lithify.manifest.jobs import (
     FAILURES_MAX,
     HISTORY_MAX,
@@ -175,7 +175,7 @@ def _homes(manifest: Manifest) -> Iterator[str]:
     """Of what is committed: a file of long ago may name a home without noting it."""
     if len(set(manifest.homes)) != len(manifest.homes) or HERE in manifest.homes:
         yield "a home is noted once, and the warehouse is none"
-    elsewhere = {s.home for s in (*manifest.segments(), *manifest.retired)} - {HERE}
+    elsewhere = named_homes(manifest)
     if not elsewhere <= set(manifest.homes):
         yield "a segment is in a home that is noted"
     if (manifest.homes or elsewhere) and manifest.format < FORMAT_HOMES:

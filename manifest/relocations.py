@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
-from lithify.manifest.homes import HERE
+from lithify.manifest.homes import HERE, named_homes
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
@@ -24,12 +24,7 @@ from lithify.manifest.refusals import not_created, topic_gone
 from lithify.manifest.retired import retire
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 
-__all__ = ["CommitRelocation", "ForgetHomes", "UseHome", "may_upload", "named_homes"]
-
-
-def named_homes(head: Manifest) -> frozenset[str]:
-    """The homes besides the warehouse in which a live or retired segment of `head` is."""
-    return frozenset(each.home for each in (*head.segments(), *head.retired)) - {HERE}
+__all__ = ["CommitRelocation", "ForgetHomes", "UseHome", "may_upload"]
 
 
 def may_upload(state: CompactorState | None, home: str) -> bool:
@@ -76,7 +71,7 @@ class UseHome:
 class ForgetHomes:
     """Forget homes in which a sweep found nothing, and in which no segment is or may be (P18).
 
-    `at`: the number of the manifest that the sweep read last. What was noted or uploaded after it is unknown to it, so
+    `at`: the number of the manifest that was read before the home was listed. What was noted after it is not known, so
     the edit does nothing if there is a later one.
     """
 

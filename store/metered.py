@@ -26,6 +26,7 @@ from lithify.store.port import (
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 from lithify.store.urls import shown
+from lithify.store.wrapped import Wrapped
 
 __all__ = ["Metered"]
 
@@ -39,20 +40,16 @@ _TIMED = [name for name in PRICES_USD if name != "output_requests"]  # an output
 _KNOWN_FAILURES = (ErrorKind.UNAVAILABLE, ErrorKind.ACCESS_DENIED, ErrorKind.COMMIT_UNKNOWN)
 
 
-class Metered(Store):
+class Metered(Wrapped):
     """Wraps any store, `inner`, and counts its requests. Once closed, it refuses them, whatever kind of store it is."""
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
-        self.same_as = inner.same_as
+        super().__init__(inner)
         self._closed = threading.Event()  # this, too, is shared with `hasty`, as are the following
         self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
         self._failures = {(name, kind.value): 0 for name in PRICES_USD for kind in _KNOWN_FAILURES}
-
-    def __repr__(self) -> str:
-        return f"Metered({self.inner!r})"
 
     def requests(self) -> RequestCounts:
         with _lock:
@@ -62,29 +59,6 @@ class Metered(Store):
         with _lock:
             spans = {name: durations.spans for name, durations in self._durations.items()}
             return RequestTimes(spans, dict(self._failures))
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
-
-    @property
-    def endpoint_url(self) -> str:
-        return self.inner.endpoint_url
-
-    @property
-    def far(self) -> bool:
-        return self.inner.far
-
-    @property
-    def apart(self) -> str:
-        return self.inner.apart
-
-    @property
-    def creates(self) -> bool:
-        return self.inner.creates
-
-    def distrust(self, key: str) -> None:
-        self.inner.distrust(key)
 
     def spec(self, credentials_file: str | None = None) -> StoreSpec:
         """How another process opens the same store; see `write_credentials`."""
@@ -98,12 +72,6 @@ class Metered(Store):
         hasty._closed = self._closed
         hasty._counts, hasty._durations, hasty._failures = self._counts, self._durations, self._failures
         return hasty
-
-    def versioning(self) -> str | None:
-        return self.inner.versioning()
-
-    def write_credentials(self, target: str | os.PathLike[str] | int) -> bool:
-        return self.inner.write_credentials(target)
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
@@ -163,10 +131,6 @@ class Metered(Store):
         self.require_open()
         return self.inner.now()
 
-    @property
-    def knows_time(self) -> bool:
-        return self.inner.knows_time
-
     def local_path(self, key: str) -> Path | None:
         self.require_open()
         return self.inner.local_path(key)
@@ -179,12 +143,6 @@ class Metered(Store):
         """Raises InvalidRequest."""
         if self._closed.is_set():
             raise InvalidRequest(f"{shown(self.url)}: this warehouse was closed; open it again")
-
-    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
-        return self.inner.side_by_side(calls)
-
-    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)
 
     def count_copy(self, requests: int) -> None:
         """The store copied an object in so many requests, at the price of a PUT."""
