@@ -66,6 +66,7 @@ def test_there_and_back(homes: Homes, buckets: tuple[str, str], home: str, strea
 def test_between_a_folder_and_a_bucket(user: Endpoint, buckets: tuple[str, str], tmp_path: object) -> None:
     cold = f"s3://{buckets[1]}/c"
     homes = opened_homes(f"file://{tmp_path}/w", {"homes": {cold: user.options}})
+    claim_home(homes.store(cold), OWNER, homes.here.url)
     homes.here.put(OLD, BODY)
     copy(homes, (HERE, OLD), (cold, NEW), size=len(BODY), checksum=SUM)
     copy(homes, (cold, NEW), (HERE, OLD + "x"), size=len(BODY), checksum=SUM)

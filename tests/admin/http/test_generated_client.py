@@ -33,6 +33,12 @@ def test_the_document_is_openapi() -> None:
     OpenAPIV31SpecValidator(said).validate()
 
 
+# DELETE asks a compaction to end; what became of it is still told.
+SETTINGS = """
+[[operations]]
+include-operation-id = "compaction"
+checks.use_after_free.enabled = false
+"""
 THERE = """
 [parameters]
 "path.topic" = "users"
@@ -60,8 +66,7 @@ def test_what_is_generated_from_the_document_is_answered_as_it_says(
     compactor.run_once()
     compactor.close()
     job = admin.submit("users", 0).id.rpartition("/")[2]
-    if there:
-        (tmp_path / "schemathesis.toml").write_text(THERE.replace("JOB", job))
+    (tmp_path / "schemathesis.toml").write_text(SETTINGS + (THERE.replace("JOB", job) if there else ""))
     server = serve(admin, TOKENS, limits=Limits(request_s=300))
     (tmp_path / "openapi.json").write_bytes(msgspec.json.encode(document()))
     words = [
