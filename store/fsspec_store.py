@@ -21,6 +21,7 @@ from lithify.store.credentials import write_credentials
 from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.followed_clock import FollowedClock
+from lithify.store.fsspec_opening import opening
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.probe import probe
@@ -231,18 +232,11 @@ class FsspecStore(Store):
         # listings.
         if self._opened is None or self._opened[0] != os.getpid():
             protocol = self._url.partition("://")[0]
-            try:
+            with opening(self._url, self._options):
                 kind = fsspec.get_filesystem_class(protocol)
                 filesystem = kind(**{**self._options, **_SETTINGS})
-                self._opened = (os.getpid(), filesystem, str(filesystem._strip_protocol(self._url)).rstrip("/"))
-            except ImportError as error:
-                raise InvalidRequest(f"{shown(self._url)}: {error}") from error
-            except (TypeError, ValueError) as error:
-                # Not chained: such messages quote the options.
-                raise InvalidRequest(
-                    f"{shown(self._url)}: fsspec cannot open this URL with storage options "
-                    f"{sorted(self._options)} ({type(error).__name__})"
-                ) from None
+                root = str(filesystem._strip_protocol(self._url)).rstrip("/")
+            self._opened = (os.getpid(), filesystem, root)
         return self._opened[1]
 
     def _root(self) -> str:

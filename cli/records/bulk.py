@@ -19,6 +19,7 @@ from lithify.cli.records.formats import check_format, decompressed, is_parquet
 from lithify.log.layout import content_bytes, is_bytes, is_pairs
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
+from lithify.store.fsspec_opening import opening
 from lithify.store.urls import shown
 
 __all__ = [
@@ -51,11 +52,8 @@ FROM_THE_LOG = ("partition", "offset")  # columns of exports that the log assign
 def file_system(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     remote = "://" in url and not url.startswith(("file:", "memory:"))
     settings = {"use_listings_cache": False, "skip_instance_cache": True} if remote else {}
-    try:
+    with opening(url, options):
         return fsspec.core.url_to_fs(url, **options, **settings)
-    except (ImportError, TypeError, ValueError) as error:
-        # Not chained: such messages quote the options.
-        raise InvalidRequest(f"{shown(url)} cannot be opened ({type(error).__name__}); check the URL") from None
 
 
 class Source(NamedTuple):
