@@ -67,12 +67,17 @@ class Linger:
         return max(self._began_ms + self._linger_ms - self._monotonic_ms(), 0)
 
     def pieces(self, file: Any, size: int) -> Iterator[bytes]:
-        """What has come, as it comes. An empty piece: the batch has waited long enough.
+        """What has come, as it comes. An empty piece: the batch has waited long enough, or the command is told to end.
 
         Requires: `file` is buffered with less than `size`, so that nothing that has come stays unseen in its buffer.
         """
         while True:
-            if not self._wait(file, self._left_ms()):
+            try:
+                come = self._wait(file, self._left_ms())
+            except KeyboardInterrupt:
+                yield b""  # nobody else has the records that were read: they are appended before it ends
+                raise
+            if not come:
                 yield b""
                 continue
             piece = file.read1(size) if hasattr(file, "read1") else file.read(size)

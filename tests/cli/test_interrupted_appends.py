@@ -208,15 +208,17 @@ def fed(users: Lithify, *flags: str) -> Process:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_told_to_end_it_says_how_far_it_came(users: Lithify, number: signal.Signals, code: int) -> None:
+def test_told_to_end_it_appends_what_came_and_says_how_far(users: Lithify, number: signal.Signals, code: int) -> None:
+    """Nobody else has the records that a pipe gave: those of the batch that waited for more are appended, too."""
     with fed(users) as process:
         process.of.send_signal(number)
         assert process.end() == code
     (told,) = filter(None, process.said)
-    how = r"20 records were appended; to append .* again with --source-id (stdin-\S+) --skip 20"
+    how = r"25 records were appended; to append .* again with --source-id (stdin-\S+) --skip 25"
     said = re.fullmatch(rf"lithify: standard input: .*\. {how}", told)
     assert said is not None
-    users.ok("append", "users", "--source-id", said[1], "--skip", "20", input=lines(*ROWS))
+    assert there(users) == Counter(range(25))
+    users.ok("append", "users", "--source-id", said[1], "--skip", "25", input=lines(*ROWS))
     assert there(users) == Counter(range(40))
 
 
