@@ -226,12 +226,14 @@ class Admin:
 
     def relocate(self, topic: str, partition: int) -> CompactionInfo:
         """Request that all segments of the partition's runs move to the topic's cold home, whatever their age. Raises
-        InvalidRequest if the topic has none, or nothing is left to move."""
+        InvalidRequest if the topic has none, or nothing is left to move; AlreadyExists if such a request is under
+        way."""
         return _homes.relocate(self._known, topic, partition)
 
     def recall(self, topic: str, partition: int) -> CompactionInfo:
         """Request that all segments of the partition come back to the warehouse. As long as the topic's configuration
-        says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere."""
+        says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere,
+        AlreadyExists if such a request is under way."""
         return _homes.relocate(self._known, topic, partition, back=True)
 
     def adopt_home(self, topic: str) -> tuple[str, ...]:

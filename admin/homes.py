@@ -5,7 +5,7 @@ import msgspec
 from lithify.admin.partitions import partition_at
 from lithify.compactor.info import CompactionInfo, compaction_info
 from lithify.compactor.request_edits import Submit
-from lithify.manifest.cold import elsewhere, to_relocate
+from lithify.manifest.cold import all_there, elsewhere, to_relocate
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.homes import HERE, told
 from lithify.manifest.jobs import CompactorState, Job
@@ -14,7 +14,7 @@ from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state, held_by
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AlreadyExists, InvalidRequest
 from lithify.store.home_names import physical
 from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
@@ -98,7 +98,14 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
         manifest, now_ms = await files.live_head(), await Now()
         if not elsewhere(manifest, to):
             where = f"{topic}/{partition}"
-            raise InvalidRequest(f"{where}: nothing to move: all but L0 segments is in {told(to)} already")
+            raise InvalidRequest(f"{where}: nothing to move: {all_there(manifest, to)}")
+        state = await files.compactor_state()
+        known_id = _under_way(state, to)
+        if known_id is not None:
+            where = f"{topic}/{partition}"
+            raise AlreadyExists(
+                f"{where}: a move to {told(to)} is under way: 'lithify compaction status {where}/{known_id}'"
+            )
         job_id = SegmentId.for_job(manifest.id, await NewId())
         job = Job(id=job_id, kind="relocate", status="submitted", origin="manual", home=to, created_at_ms=now_ms)
         submitted = await files.compactor.commit(Submit(first_state(manifest), job))
@@ -106,6 +113,13 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
 
     job, now_ms = known.run(found.keys, request)
     return compaction_info(topic, partition, job, now_ms)
+
+
+def _under_way(state: CompactorState | None, home: str) -> str | None:
+    """The request to move everything to `home` that has not ended, by its id."""
+    jobs = () if state is None else state.jobs
+    asked = (job for job in jobs if job.relocates and job.origin == "manual" and job.home == home)
+    return next((job.id for job in asked if job.active and not job.cancel_requested), None)
 
 
 def adopt(known: KnownPartitions, topic: str) -> tuple[str, ...]:

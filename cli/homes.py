@@ -12,7 +12,7 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
     from lithify.admin.homes import PartitionHomes
@@ -95,7 +95,8 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
         admin.topic(topic).config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes")
     ):
         warn(
-            "what the topic's configuration calls old will go again: unset local.retention.ms and local.retention.bytes"
+            "warning: what the topic's configuration calls old will go again: unset local.retention.ms and "
+            "local.retention.bytes"
         )
     return _moved(invocation, admin.recall, topic, partition, wait=wait)
 
@@ -108,13 +109,14 @@ def _moved(
     *,
     wait: bool,
 ) -> int:
-    """Request it of every partition in which there is something to move; if there is none, the first says why."""
+    """Request it of every partition in which there is something to move, and nothing asks for it yet; if there is none,
+    the first says why."""
     infos: list[CompactionInfo] = []
-    refused: list[InvalidRequest] = []
+    refused: list[InvalidRequest | AlreadyExists] = []
     for number in partitions(invocation, topic, partition):
         try:
             infos.append(request(topic, number))
-        except InvalidRequest as error:
+        except (InvalidRequest, AlreadyExists) as error:
             refused.append(error)
     if not infos:
         raise refused[0]

@@ -45,7 +45,7 @@ from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, span_text
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now, OwnHome
@@ -319,7 +319,11 @@ class Coordinator:
         except InvalidRequest as error:
             return await end(request, "failed", str(error), JobError(Category.INVALID, str(error)))
         if not chosen:
-            return await end(request, "completed", "nothing to compact: no segment is old enough")
+            lag = span_text(config.min_compaction_lag_ms)
+            young = f"every segment has records younger than min.compaction.lag.ms ({lag})"
+            return await end(
+                request, "completed", f"nothing to compact: {young if manifest.segments() else 'it is empty'}"
+            )
         refused = no_room(chosen, manifest)
         if refused is not None:
             return await end(request, "failed", refused, JobError(Category.NO_ROOM, refused))

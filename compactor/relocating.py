@@ -7,7 +7,7 @@ from lithify.compactor.estimate import estimate_relocation
 from lithify.compactor.plan import sources_of
 from lithify.compactor.policy import given_up_first
 from lithify.manifest.categories import Category
-from lithify.manifest.cold import elsewhere, no_room, one_job
+from lithify.manifest.cold import all_there, elsewhere, no_room, one_job
 from lithify.manifest.homes import in_warehouse, told
 from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
 from lithify.manifest.model import Manifest
@@ -47,7 +47,7 @@ def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
     manifest, home = reading.manifest, request.home
     found = elsewhere(manifest, home)
     if not found:
-        return Ends("completed", f"nothing to move: all but L0 segments is in {told(home)}")
+        return Ends("completed", f"nothing to move: {all_there(manifest, home)}")
     vain = _moved_in_vain(reading.state, request)
     if vain is not None:
         return Ends("failed", f"a part of it failed: {vain.reason}", vain.error)

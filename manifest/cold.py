@@ -3,13 +3,24 @@
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import msgspec
+
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.homes import HERE
+from lithify.manifest.homes import HERE, told
 from lithify.manifest.model import HOMES_MAX, RETIRED_MAX, Manifest, SegmentRef
 from lithify.manifest.units import Unit, unit_of
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, span_text
 
-__all__ = ["RELOCATE_BYTES_MAX", "RELOCATE_MAX", "elsewhere", "lies_elsewhere", "no_room", "one_job", "to_relocate"]
+__all__ = [
+    "RELOCATE_BYTES_MAX",
+    "RELOCATE_MAX",
+    "all_there",
+    "elsewhere",
+    "lies_elsewhere",
+    "no_room",
+    "one_job",
+    "to_relocate",
+]
 
 RELOCATE_MAX = 64  # segments of one job, so that it ends, and shows
 RELOCATE_BYTES_MAX = 16 << 30
@@ -38,10 +49,57 @@ def to_relocate(manifest: Manifest, config: TopicConfig, now_ms: int, held: froz
     old = list(_cold(manifest, config, now_ms))
     cold = [unit for unit in old if unit.segments[0].home != home]
     if not cold:
-        there = f"; {counted(len(old), 'segment')} moved before" if old else ""
-        return f"no segment is old enough (local.retention.ms, local.retention.bytes, hot.retain.segments){there}"
+        return _why_none_is_old(manifest, config, now_ms)
     free = [unit for unit in cold if unit.segments[0].id not in held]
-    return one_job(free) if free else f"{counted(len(cold), 'segment')} are old enough, and held by active jobs"
+    if free:
+        return one_job(free)
+    are = "is old enough, but active jobs hold it" if len(cold) == 1 else "are old enough, but active jobs hold them"
+    return f"{counted(len(cold), 'segment')} {are}"
+
+
+def _why_none_is_old(manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
+    """Which of the conditions no segment meets, and what would change that."""
+    home = config.cold_home
+    stay = [segment for run in manifest.runs for segment in run.segments if segment.home != home]
+    if not stay:
+        return all_there(manifest, home)
+    if config.local_retention_ms < 0 and config.local_retention_bytes < 0:
+        return (
+            "neither local.retention.ms nor local.retention.bytes is set: set one of them with 'lithify topic alter', "
+            "or move everything now with 'lithify home relocate'"
+        )
+    unkept = msgspec.structs.replace(config, hot_retain_segments=0)
+    kept = [unit for unit in _cold(manifest, unkept, now_ms) if unit.segments[0].home != home]
+    if kept:
+        are = "is old enough, but it is" if len(kept) == 1 else "are old enough, but they are"
+        return (
+            f"{counted(len(kept), 'segment')} {are} among the newest {config.hot_retain_segments}, which "
+            "hot.retain.segments keeps"
+        )
+    reasons: list[str] = []
+    if config.local_retention_ms >= 0:
+        left_ms = min(segment.max_timestamp_ms for segment in stay) + config.local_retention_ms + 1 - now_ms
+        reasons.append(f"the oldest segment is old enough in {span_text(left_ms)} (local.retention.ms)")
+    if config.local_retention_bytes >= 0:
+        size = sum(segment.bytes for segment in manifest.segments())
+        reasons.append(f"all segments together have {size} of {config.local_retention_bytes} local.retention.bytes")
+    return "; ".join(reasons)
+
+
+def all_there(manifest: Manifest, home: str) -> str:
+    """Why nothing is left to move to `home`. Requires: no segment of a run is elsewhere."""
+    if not manifest.segments():
+        return "the partition is empty"
+    if home == HERE:
+        return f"everything is in {told(home)} already"
+    if not manifest.runs:
+        return (
+            "there are only L0 segments, which stay until a compaction merges them into a run ('lithify compaction "
+            "submit --full' requests one)"
+        )
+    if not manifest.l0:
+        return f"everything is in {told(home)} already"
+    return f"everything but the L0 segments is in {told(home)} already; these stay until a compaction merges them"
 
 
 def no_room(manifest: Manifest) -> str | None:
