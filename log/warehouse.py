@@ -21,6 +21,7 @@ from lithify.manifest.catalog import (
 from lithify.manifest.config import Setting, validate
 from lithify.manifest.keys import is_segment_key
 from lithify.manifest.known import KnownPartitions
+from lithify.manifest.no_warehouse import begun, explain_no_topic
 from lithify.manifest.walk import topics_found
 from lithify.manifest.warehouse_settings import AlterWarehouse, parse_settings, spell_settings, warehouse_lineage
 from lithify.store.apart import Fault
@@ -147,8 +148,8 @@ class Warehouse:
             return Topic(self.driver, lineage, *self.driver.dated(live_topic(lineage, name)))
         except NotFound as missing:
             if not for_append:
-                raise
-            return self._created(name, missing)
+                raise explain_no_topic(self.driver, name, missing) from None
+            return self._created(name, explain_no_topic(self.driver, name, missing))
 
     def _created(self, name: str, missing: NotFound) -> Topic:
         settings = parse_settings(self._settings())
@@ -187,12 +188,16 @@ class Warehouse:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and, once garbage is collected, all of its data. Raises NotFound."""
         lineage = topic_lineage(name)
-        self.driver.run(delete_topic(lineage, self.driver.run(live_topic(lineage, name))))
+        try:
+            found = self.driver.run(live_topic(lineage, name))
+        except NotFound as missing:
+            raise explain_no_topic(self.driver, name, missing) from None
+        self.driver.run(delete_topic(lineage, found))
 
     @property
     def begun(self) -> bool:
         """Whether it ever had a topic or settings. Usually two requests."""
-        return self.driver.run(ever_had_topics()) or self.driver.run(warehouse_lineage().refresh()).value is not None
+        return begun(self.driver)
 
     def close(self) -> None:
         """Close connections; there is nothing to flush. From then on this object, and whatever was made from it,

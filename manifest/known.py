@@ -8,6 +8,7 @@ from lithify.manifest.catalog import live_topic, topic_lineage
 from lithify.manifest.commit import Lineage
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
+from lithify.manifest.no_warehouse import explain_no_topic
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound
@@ -82,9 +83,9 @@ class KnownPartitions:
         with kept.lock.mine():
             try:
                 found = self.driver.run(live_topic(kept.what, name))
-            except NotFound:
+            except NotFound as missing:
                 self._forget(name, "")
-                raise
+                raise explain_no_topic(self.driver, name, missing) from None
             if kept.topic_id not in ("", found.topic_id):
                 self._forget(name, found.topic_id)
             kept.topic_id = found.topic_id
