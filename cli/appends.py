@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from lithify.admin.interruption import told_to_end
+from lithify.admin.interruption import Told, told_to_end
 from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
 from lithify.cli.output import Output, time_text
 from lithify.cli.settings import option
@@ -177,9 +177,9 @@ class _Request:
         options = invocation.options_for(source)
         given = None if source_id is None else Identity(check_source_id(source_id))
         identity = given or identify(source, options)
-        with told_to_end() as end_if_told, bulk.open_source(source, options, self._format) as found:
+        with told_to_end() as told, bulk.open_source(source, options, self._format) as found:
             passing = Passing(skip)
-            kind, linger = format_of(source, self._format), self._linger(source, found)
+            kind, linger = format_of(source, self._format), self._linger(source, found, told)
             how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
             check = record_check(opened, warehouse.driver.now_ms)
             cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
@@ -193,27 +193,35 @@ class _Request:
             what = f"appending to {self._topic}"
             with invocation.output.progress(what, of_bytes=of_bytes, seen=not typed) as tick:
                 for batch in cut:
-                    end_if_told()
+                    if linger is None:
+                        told()
                     appending.append(batch)
                     _reached(tick, found, batch)
             started.end()
+            told()
         if identity.compared and started.already_there:
             warn(
-                f"{found.name}: its server reports neither a version nor a modification time, so only "
+                f"warning: {found.name}: its server reports neither a version nor a modification time, so only "
                 f"{identity.compared} were compared; if the content has changed, give another --source-id"
             )
         return _Done(opened, started, found.name, passing.done)
 
-    def _linger(self, url: str, source: "Source") -> "Linger | None":
+    def _linger(self, url: str, source: "Source", told: Told) -> "Linger | None":
         """If records arrive one after the other. On a terminal, say what it waits for."""
-        from lithify.cli.records.arrivals import Linger, arrives
+        from lithify.cli.records.arrivals import Linger, arrives, ready
 
         if not arrives(source.file):
             return None
         if url == "-" and sys.stdin.isatty():
             warn(f"waiting for records of {self._topic}, {self._awaited()}; Ctrl-D ends the input")
         driver = self._invocation.warehouse().driver
-        return Linger(self._linger_ms, driver.monotonic_ms, driver.now_ms)
+        told.at_waits = True
+
+        def wait(file: Any, timeout_ms: int | None) -> bool:
+            with told.waiting():
+                return ready(file, timeout_ms)
+
+        return Linger(self._linger_ms, driver.monotonic_ms, driver.now_ms, wait)
 
     def _awaited(self) -> str:
         if self._delimiter is not None:
@@ -258,9 +266,9 @@ def _append_folder(invocation: Invocation, name: str, source: str, source_id: st
 
 def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
     warn(
-        f"{topic.name}: this import began when the topic had {counted(began_over, 'partition')}, and keeps using only "
-        f"those; the topic now has {topic.partitions}. scan and get leave out records whose keys belong to another "
-        "partition now"
+        f"warning: {topic.name}: this import began when the topic had {counted(began_over, 'partition')}, and keeps "
+        f"using only those; the topic now has {topic.partitions}. scan and get leave out records whose keys belong to "
+        "another partition now"
     )
 
 
@@ -289,8 +297,8 @@ class _Appending:
         if not self._doubted and at_ms is not None and in_seconds(at_ms):
             self._doubted = True
             warn(
-                f"{self._source}: timestamp {at_ms} is in {time_text(at_ms)[:4]}, and looks like seconds; lithify "
-                "takes milliseconds, and retention by age counts these records as that old"
+                f"warning: {self._source}: timestamp {at_ms} is in {time_text(at_ms)[:4]}, and looks like seconds; "
+                "lithify takes milliseconds, and retention by age counts these records as that old"
             )
 
     def _how_far(self) -> HowFar:
@@ -362,4 +370,4 @@ def _tell(output: Output, topic: str, done: Sequence[_Done]) -> None:
     if expired:
         are, them = ("is", "it") if expired == 1 else ("are", "them")
         text = f"{counted(expired, 'appended record')} {are} already past the topic's retention"
-        warn(f"{topic}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")
+        warn(f"warning: {topic}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")

@@ -90,7 +90,9 @@ def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -
             nonlocal shown, looks
             looks += 1
             if looks == _LOOKS_IN_VAIN and all(each.status == "submitted" for each in now):
-                warn("no compactor has accepted it yet; if none is running, start one: 'lithify compactor run'")
+                warn(
+                    "warning: no compactor has accepted it yet; if none is running, start one: 'lithify compactor run'"
+                )
             done = sum(100 if each.completed_at else int(each.progress.completion_percentage) for each in now)
             tick(done - shown)
             shown = done

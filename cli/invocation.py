@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from lithify.cli.output import Output
 from lithify.cli.settings import option
@@ -53,6 +54,7 @@ class Invocation:
 
     warehouse_url: str | None = None
     url: str | None = None  # of a server to ask instead
+    url_flag: bool = False  # given by a flag, not by a variable
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
     wide: bool = False  # tables with all columns
@@ -72,7 +74,7 @@ class Invocation:
         if self._open is None:
             from lithify.log import warehouse
 
-            if not self.warehouse_url and self.url:
+            if self.url and (not self.warehouse_url or self.url_flag):
                 raise InvalidRequest("this command works on the store itself: give --warehouse URL, not --url")
             if not self.warehouse_url:
                 raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
@@ -115,7 +117,7 @@ class Invocation:
 
         with contextlib.suppress(LithifyError):
             if not self.url and not self.warehouse().begun:
-                return NotFound(f"{error}; {self.not_begun()}")
+                return NotFound(f"{missing}: {self.not_begun()}")
             like = topic_like(self.admin(), self.topic)
             if like is not None:
                 return NotFound(f"{error}. Did you mean {like}?")
@@ -206,13 +208,15 @@ def _value(text: str) -> Any:
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         invocation = context.ensure_object(Invocation)
         if name == "storage_options":
             # Options after the command's name come later, and win in a conflict.
             invocation.storage_options |= parse_storage_options(value or ())
         elif value is not None and value is not False:
             setattr(invocation, name, value)
+            if name == "url" and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+                invocation.url_flag = True
 
     return keep
 
@@ -244,7 +248,21 @@ def _take_everywhere(function: F, *, hidden: bool) -> F:
 
 
 class Group(click.Group):
-    """Its help tells the whole first sentence of each command, where click would cut it off."""
+    """Its help tells the whole first sentence of each command, where click would cut it off. A command that does not
+    exist is answered with the one that was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            from lithify.cli.meant import meant
+
+            name = error.command_name
+            like = meant(name, self.list_commands(ctx), within=ctx.parent is not None)
+            hint = f" Did you mean '{ctx.command_path} {like}'?" if like else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

@@ -55,17 +55,6 @@ class _Root(Group):
             return None
         return getattr(importlib.import_module(module), cmd_name)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            # Of commands that are not loaded yet, click has no names to suggest.
-            raise click.exceptions.NoSuchCommand(
-                error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
-            ) from None
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -79,6 +68,7 @@ class _Root(Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> NoReturn:
         """Exits with a code from the table in docs/cli.md."""
         invocation = Invocation()
+        given = sys.argv[1:] if args is None else args
         more |= {"standalone_mode": False, "obj": invocation}
         try:
             result = super().main(args, *rest, **more)
@@ -86,11 +76,21 @@ class _Root(Group):
         except Exception as error:  # noqa: BLE001 - the outermost place: there is nobody left to raise to
             how_far = None if invocation.how_far is None else invocation.how_far()
             error = invocation.explained(error.told if isinstance(error, OutputFailed) else error)
-            code = tell(error, as_json=invocation.as_json, debug=invocation.log_level == "debug", how_far=how_far)
+            code = tell(
+                error,
+                as_json=invocation.as_json or _asks_for_json(given),
+                debug=invocation.log_level == "debug",
+                how_far=how_far,
+            )
             drain()
         finally:
             invocation.close()
         sys.exit(code)
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Of a command line that cannot be parsed."""
+    return "--json" in words[: words.index("--")] if "--" in words else "--json" in words
 
 
 @click.group(

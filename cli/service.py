@@ -105,7 +105,7 @@ def run(
         return _run_once(invocation, compactor_with, take_over)
     with suppress(LithifyError):  # an outage is waited out
         if not warehouse.begun:
-            warn(invocation.not_begun())
+            warn(f"warning: {invocation.not_begun()}")
     events = log_event if server is None else both(log_event, server.sink)
     with closing(compactor_with(events)) as compactor:
         collecting = None

@@ -64,6 +64,13 @@ def _show(output: Output, report: "VerifyReport") -> None:
     output.table((*columns, "#their size", "#findings", "quarantine"), rows, less=less, lead="topic", prose=True)
     for finding in report.findings:
         output.line(f"{finding.kind}: {finding.message}")
+    for check in report.partitions:
+        if check.quarantine:
+            where = f"{check.topic}/{check.partition}"
+            output.line(
+                f"quarantined: {where} is not compacted: {check.quarantine}. Once its segment is restored from a copy: "
+                f"'lithify compaction retry {check.topic} --partition {check.partition}'"
+            )
     if any(check.unnamed for check in report.partitions):
         output.line(
             "objects that no manifest names are orphans or uploads in progress: 'lithify gc run --dry-run --sweep' "

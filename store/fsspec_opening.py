@@ -9,7 +9,7 @@ from lithify.store.urls import shown
 
 __all__ = ["opening"]
 
-_NATIVE = dict.fromkeys(
+_NATIVE: dict[str, str] = dict.fromkeys(
     ("hdfs", "arrow_hdfs"),
     "it needs Java and Hadoop's native client: set JAVA_HOME, HADOOP_HOME and CLASSPATH (to what 'hadoop classpath "
     "--glob' prints), and check the name node",

@@ -22,6 +22,7 @@ __all__ = ["DELIMITERS", "check_own_columns", "csv_batches", "csv_columns", "ope
 
 _HEADER_BYTES_MAX = 1 << 20
 _BLOCK_BYTES_MIN = 4 << 20
+_DELIMITED = {"\t": "tabs", ";": "semicolons", "|": "'|'", ",": "commas"}
 DELIMITERS: dict[str, str] = {"csv": ",", "tsv": "\t"}
 _WRITTEN = pa.schema(
     [
@@ -40,6 +41,7 @@ def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[
         file = io.BufferedReader(file) if isinstance(file, AbstractBufferedFile) else file
         first = file.readline(_HEADER_BYTES_MAX)
     names = _names(first, delimiter, source.name)
+    _check_delimiter(names, delimiter, source.name)
     return names, _rows(Source(file, source.name), names, delimiter, record_bytes_max)
 
 
@@ -52,6 +54,17 @@ def _names(line: bytes, delimiter: str, source: str) -> list[str]:
     if not names or not all(names) or len(set(names)) < len(names):
         raise InvalidRequest(f"{source}: its first line must name the columns, each once; CSV needs that")
     return names
+
+
+def _check_delimiter(names: list[str], delimiter: str, source: str) -> None:
+    """Raises InvalidRequest if the whole first line is one name, and looks like several with another delimiter."""
+    other = next((each for each in _DELIMITED if each != delimiter and each in names[0]), None)
+    if len(names) > 1 or other is None:
+        return
+    remedies = {"\t": "give --format tsv", ",": "give --format csv"}
+    here, there = _DELIMITED[delimiter], _DELIMITED[other]
+    remedy = remedies.get(other, "convert it first, for example with DuckDB's COPY")
+    raise InvalidRequest(f"{source}: its columns seem to be separated by {there}, not by {here}: {remedy}")
 
 
 def _rows(source: Source, names: list[str], delimiter: str, record_bytes_max: int) -> Iterator[pa.RecordBatch]:
@@ -95,6 +108,10 @@ def check_own_columns(names: list[str], source: str) -> None:
     """Raises InvalidRequest if these are not the columns of records, which CSV without roles must have."""
     other = [name for name in names if name not in (*_OWN, *FROM_THE_LOG)]
     if other or "value" not in names:
+        if not any(name.isidentifier() for name in names):
+            raise InvalidRequest(
+                f"{source}: its first line must name the columns, but looks like a row; add their names"
+            )
         what = f"the column {other[0]!r}" if other else "no column 'value'"
         raise InvalidRequest(
             f"{source} has {what}: say which column is the key with --key-column, and if only some are the value, "

@@ -22,7 +22,7 @@ from lithify.cli.terminal import plain_json
 from lithify.log.record import Headers, Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["parse_headers", "parse_line", "record_line", "record_lines", "shown_headers"]
+__all__ = ["not_json_hint", "parse_headers", "parse_line", "record_line", "record_lines", "shown_headers"]
 
 _Value = str | dict[str, str] | None
 _UNSET = msgspec.UNSET
@@ -42,6 +42,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 _decoder = msgspec.json.Decoder(_Line)
 _MISMATCH = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`(?: - at `\$\.(?P<field>[a-z0-9_]+)`)?")
+_NOT_A_NUMBER = re.compile(rb"[:\[,]\s*-?(NaN|Infinity)\s*[,\]}]")
+_SEPARATED = re.compile(rb"[,;|\t:]")
 _KINDS = {
     "array": "a list",
     "bool": "true or false",
@@ -70,7 +72,7 @@ def parse_line(line: bytes, number: int) -> Record:
         record = Record(None if key is _UNSET else key, value, given.timestamp_ms, _headers(given.headers))
         problem = record_problem(record)
     except (_Bad, msgspec.DecodeError) as error:
-        problem = str(error) if isinstance(error, _Bad) else _reason(error)
+        problem = str(error) if isinstance(error, _Bad) else _reason(error, line, number)
     except UnicodeEncodeError:
         problem = "has text that is not Unicode: give base64"
     except UnicodeDecodeError:  # in one of the line's texts, or outside them
@@ -83,7 +85,16 @@ def parse_line(line: bytes, number: int) -> Record:
     raise InvalidRequest(f"line {number} {problem}")
 
 
-def _reason(error: msgspec.DecodeError) -> str:
+def not_json_hint(line: bytes, number: int) -> str:
+    """What a line that is not JSON probably is, without its contents."""
+    if _NOT_A_NUMBER.search(line):
+        return ": JSON has no NaN or Infinity; write null"
+    if number == 1 and not line.lstrip().startswith((b"{", b"[")) and _SEPARATED.search(line):
+        return ": for CSV give --format csv (tsv if there are tabs), for keys and values by line -K"
+    return ""
+
+
+def _reason(error: msgspec.DecodeError, line: bytes, number: int) -> str:
     text = str(error)
     if "unknown field" in text:
         names = ", ".join(_Line.__struct_fields__)
@@ -93,7 +104,7 @@ def _reason(error: msgspec.DecodeError) -> str:
         )
     if isinstance(error, msgspec.ValidationError):
         return f"is not a record: {_mismatch(text)}"
-    return "is not a JSON object"
+    return f"is not a JSON object{not_json_hint(line, number)}"
 
 
 def _mismatch(text: str) -> str:

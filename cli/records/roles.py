@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from lithify.cli.records.lines import not_json_hint
 from lithify.log.record import Record, record_problem
 from lithify.store.errors import InvalidRequest
 
@@ -24,6 +25,7 @@ _YES = {"true", "t", "yes", "y", "1", "d", "delete", "deleted"}
 _NO = {"", "false", "f", "no", "n", "0", "c", "create", "r", "read", "u", "update", "i", "insert", "upsert"}
 _ESCAPE = re.compile(rb"\\(t|\\|x[0-9A-Fa-f]{2})")
 _ESCAPES = {b"t": b"\t", b"\\": b"\\"}
+_NO_TIME = {"nan", "nat", "none", "null", "n/a", "na", "-", "inf", "infinity"}
 _MILLISECONDS = re.compile(r"[+-]?[0-9]+")
 
 
@@ -61,7 +63,9 @@ class Roles(NamedTuple):
         missing = [name for name in self.named if name not in names]
         if missing:
             known = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-            raise InvalidRequest(f"{source} has no column {missing[0]!r}; it has {known}")
+            raise InvalidRequest(
+                f"{source} has no column {missing[0]!r}; it has {known} (in CSV the first line names them)"
+            )
 
     def batch(self, rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
         """Records of the rows, whose first one is row `first` of the source."""
@@ -92,7 +96,7 @@ class Roles(NamedTuple):
         except _Bad as bad:
             problem = str(bad)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            problem = "is not a JSON object"
+            problem = f"is not a JSON object{not_json_hint(line, number)}"
         else:
             if problem is None:
                 return record
@@ -185,7 +189,9 @@ def _time(value: Any) -> int | None:
         return value
     at_ms = time_ms(value) if isinstance(value, str) else None
     if at_ms is None:
-        raise _Bad("has a time that is neither milliseconds since 1970 nor ISO 8601")
+        unknown = str(value).strip().lower() in _NO_TIME
+        hint = "; leave it empty if it has none" if unknown else ""
+        raise _Bad(f"has a time that is neither milliseconds since 1970 nor ISO 8601{hint}")
     return at_ms
 
 

@@ -93,6 +93,9 @@ def test_a_quarantine_from_damage_to_repair(users: Lithify, folder: Path) -> Non
     result = users("doctor", "--rounds", "1")
     assert result.exit_code == 9
     assert "quarantined" in result.stdout
+    told = users(*LOCALLY).stdout
+    assert "quarantined: users/0 is not compacted: " in told
+    assert "'lithify compaction retry users --partition 0'" in told
     users.refused("compaction", "retry", "users", code=9, saying="Restore the object")
     assert "! users/0: quarantined" in users.ok("topic", "describe", "users")
     damaged.write_bytes(sound)

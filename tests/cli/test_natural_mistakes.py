@@ -1,0 +1,119 @@
+"""What people type who know Kafka, kcat and S3, and what they feed: each mistake is answered with what to do."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+import lithify as face
+from lithify.admin.client import Admin
+from lithify.cli.main import cli
+from lithify.cli.meant import meant
+from lithify.store.driver import new_id
+from tests.cli.conftest import Lithify
+from tests.cli.test_reference import leaves
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["list"], "lithify topic list"),
+        (["ls"], "lithify topic list"),
+        (["topics"], "lithify topic"),
+        (["produce", "users"], "lithify append"),
+        (["consume", "users"], "lithify read"),
+        (["rm", "users"], "lithify topic delete"),
+        (["topic", "ls"], "lithify topic list"),
+        (["topic", "rm", "users"], "lithify topic delete"),
+        (["topic", "creat", "users"], "lithify topic create"),
+        (["compaction", "show", "users"], "lithify compaction status"),
+    ],
+)
+def test_a_command_that_does_not_exist_suggests_one(lithify: Lithify, words: list[str], command: str) -> None:
+    lithify.refused(*words, code=2, saying=f"Did you mean '{command}'? Try 'lithify ")
+    for machine in ([*words, "--json"], ["--json", *words]):
+        told = json.loads(lithify(*machine).stderr)["error"]
+        assert (told["kind"], told["exit_code"]) == ("Usage", 2)
+        assert f"Did you mean '{command}'?" in told["message"]
+
+
+def test_nothing_is_suggested_for_what_is_like_nothing(lithify: Lithify) -> None:
+    assert "mean" not in lithify.refused("xyzzyq", code=2, saying="No such command 'xyzzyq'.")
+
+
+def test_suggested_commands_exist() -> None:
+    from lithify.cli import meant as of
+
+    paths = {path.strip() for path, _ in leaves(cli, "")}
+    assert set(of.WORDS.values()) <= paths
+    parts = {path.split()[-1] for path in paths}
+    assert {each for found in of.IN_GROUPS.values() for each in found} <= parts
+    assert not of.WORDS.keys() & {path.split()[0] for path in paths}, "a command that exists needs no suggestion"
+    assert meant("LS", ["list"], within=True) == "list"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda warehouse: warehouse.topic("users"),
+        lambda warehouse: warehouse.topic("users", for_append=True),
+        lambda warehouse: warehouse.delete_topic("users"),
+        lambda warehouse: Admin(warehouse).topic("users"),
+        lambda warehouse: Admin(warehouse).explain("users", 0),
+        lambda warehouse: Admin(warehouse).submit("users", 0, "full"),
+        lambda warehouse: Admin(warehouse).homes("users", 0),
+    ],
+    ids=["topic", "append", "delete", "admin", "explain", "submit", "homes"],
+)
+def test_a_mistyped_warehouse_is_named_in_python(call: Callable[[face.Warehouse], object]) -> None:
+    mistyped = f"memory://{new_id()}"
+    told = rf"there is no warehouse at {mistyped}.*; check the URL"
+    with face.open(mistyped) as warehouse, pytest.raises(face.NotFound, match=told):
+        call(warehouse)
+    with face.open(f"memory://{new_id()}") as warehouse:
+        warehouse.create_topic("others", probe=False)
+        with pytest.raises(face.NotFound, match="topic users does not exist here; create it, or check the name"):
+            call(warehouse)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "saying"),
+    [
+        (["--format", "csv"], "id;name\n1;a\n", "seem to be separated by semicolons, not by commas: convert it"),
+        (["--format", "csv", "--key-column", "id"], "id\tname\n1\ta\n", "by tabs, not by commas: give --format tsv"),
+        (["--format", "tsv", "--key-column", "id"], "id,name\n1,a\n", "by commas, not by tabs: give --format csv"),
+        (["--format", "csv"], "1,2\n3,4\n", "its first line must name the columns, but looks like a row"),
+        (
+            ["--format", "csv", "--key-column", "ID"],
+            "id,name\n1,a\n",
+            "no column 'ID'; it has id, name (in CSV the first",
+        ),
+        ([], "id,name\n1,a\n", "line 1 is not a JSON object: for CSV give --format csv"),
+        ([], '{"key": "k", "value": NaN}\n', "line 1 is not a JSON object: JSON has no NaN or Infinity; write null"),
+        (["--key-column", "k"], '{"k": "a", "v": -Infinity}\n', "JSON has no NaN or Infinity; write null"),
+        (
+            ["--format", "csv", "--key-column", "id", "--timestamp-column", "at"],
+            "id,at\n1,NaN\n",
+            "neither milliseconds since 1970 nor ISO 8601; leave it empty if it has none",
+        ),
+    ],
+)
+def test_what_is_fed_in_another_shape_is_recognised(lithify: Lithify, flags: list[str], text: str, saying: str) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.refused("append", "users", *flags, code=2, saying=saying, input=text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "users", "k"),
+        ("scan", "users"),
+        ("read", "users"),
+        ("export", "users", "--to", "-"),
+        ("append", "users"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_server_is_not_ignored_by_what_needs_the_store(lithify: Lithify, words: tuple[str, ...]) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.refused(*words, "--url", "http://127.0.0.1:1", code=2, saying="give --warehouse URL, not --url", input="")
