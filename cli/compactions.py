@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
 
 _PASSED_SHOWN = 20
+_TOLD = {  # where the name of an action is a word of the protocol
+    "settle": "note how a job ended",
+    "resume": "continue a job",
+    "admit": "decide on a request",
+    "propose": "start a job",
+}
 _LOOKS_IN_VAIN = 20  # a second apart; a compactor looks every 15 s, unless the partition rests
 _partition = click.option("--partition", type=int, help="Only this partition.")
 
@@ -230,9 +236,9 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> int:
 def _explain(output: Output, found: "Iterable[Explanation]") -> None:
     for each in found:
         what = f"{each.debt.text}: " if each.debt else ""
-        output.line(f"{each.topic}/{each.partition}: {each.action}: {what}{each.reason}")
+        output.line(f"{each.topic}/{each.partition}: {_TOLD.get(each.action, each.action)}: {what}{each.reason}")
         if each.beside:
-            output.line(f"  beside that job: {each.beside.action}: {each.beside.reason}")
+            output.line(f"  beside that job: {_TOLD.get(each.beside.action, each.beside.action)}: {each.beside.reason}")
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["DELIMITERS", "check_own_columns", "csv_batches", "csv_columns", "ope
 
 _HEADER_BYTES_MAX = 1 << 20
 _BLOCK_BYTES_MIN = 4 << 20
+_LIKE_A_NUMBER = re.compile(r"\s*[+-]?[0-9]+([.,:-][0-9]+)*\s*")
 _DELIMITED = {"\t": "tabs", ";": "semicolons", "|": "'|'", ",": "commas"}
 DELIMITERS: dict[str, str] = {"csv": ",", "tsv": "\t"}
 _WRITTEN = pa.schema(
@@ -108,7 +110,7 @@ def check_own_columns(names: list[str], source: str) -> None:
     """Raises InvalidRequest if these are not the columns of records, which CSV without roles must have."""
     other = [name for name in names if name not in (*_OWN, *FROM_THE_LOG)]
     if other or "value" not in names:
-        if not any(name.isidentifier() for name in names):
+        if any(_LIKE_A_NUMBER.fullmatch(name) for name in names):
             raise InvalidRequest(
                 f"{source}: its first line must name the columns, but looks like a row; add their names"
             )

@@ -82,7 +82,7 @@ def test_a_mistyped_warehouse_is_named_in_python(call: Callable[[face.Warehouse]
         (["--format", "csv"], "id;name\n1;a\n", "seem to be separated by semicolons, not by commas: convert it"),
         (["--format", "csv", "--key-column", "id"], "id\tname\n1\ta\n", "by tabs, not by commas: give --format tsv"),
         (["--format", "tsv", "--key-column", "id"], "id,name\n1,a\n", "by commas, not by tabs: give --format csv"),
-        (["--format", "csv"], "1,2\n3,4\n", "its first line must name the columns, but looks like a row"),
+        (["--format", "csv"], "a,2\nb,4\n", "its first line must name the columns, but looks like a row"),
         (
             ["--format", "csv", "--key-column", "ID"],
             "id,name\n1,a\n",
@@ -117,3 +117,11 @@ def test_what_is_fed_in_another_shape_is_recognised(lithify: Lithify, flags: lis
 def test_a_server_is_not_ignored_by_what_needs_the_store(lithify: Lithify, words: tuple[str, ...]) -> None:
     lithify.ok("topic", "create", "users")
     lithify.refused(*words, "--url", "http://127.0.0.1:1", code=2, saying="give --warehouse URL, not --url", input="")
+
+
+def test_explain_says_what_comes_next_in_plain_words(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    lithify.ok("append", "users", input='{"key": "k", "value": "v"}\n')
+    assert lithify.ok("compaction", "explain", "users").startswith("users/0: start a job: clean dirty records: ")
+    lithify.ok("compaction", "submit", "users", "--full")
+    assert lithify.ok("compaction", "explain", "users").startswith("users/0: decide on a request: ")
