@@ -256,7 +256,7 @@ def test_seconds_are_not_taken_for_milliseconds(lithify: Lithify) -> None:
     result = lithify("append", "t", "--batch-size", "1", input=lines(*seconds))
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
-    assert line.startswith("lithify: standard input: timestamp 1767225600 is in 1970, and looks like seconds")
+    assert line.startswith("lithify: warning: standard input: timestamp 1767225600 is in 1970, and looks like seconds")
     for plausible in (0, 1, 86_400_000, 10**11, 1767225600000):
         it = lines({"key": "k", "value": "v", "timestamp_ms": plausible})
         assert lithify("append", "t", input=it).stderr == ""
