@@ -50,7 +50,7 @@ def check_home_name(home: str) -> None:
         raise InvalidRequest(
             f"home {shown(home)[:300]}: its URL has no '@', '?' or '#'; put credentials into storage_options['homes']"
         )
-    if scheme not in _OWN_SCHEMES and scheme not in fsspec.available_protocols():
+    if scheme not in _OWN_SCHEMES and scheme not in (*fsspec.available_protocols(), *fsspec.registry):
         raise InvalidRequest(f"home {shown(home)[:300]}: {scheme}:// is not a known kind of store")
 
 

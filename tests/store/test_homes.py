@@ -11,6 +11,7 @@ import pytest
 
 from lithify.manifest.homes import HERE
 from lithify.store.cold import Cold
+from lithify.store.deadline import Deadline
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.fetching import APART_THREADS_MAX, soon
 from lithify.store.home_names import STORAGE_CLASSES, check_home_name, physical
@@ -246,12 +247,12 @@ class Stalled(Wrapped):
 def test_requests_have_a_limit_and_whoever_waits_for_it_too_long_hears_of_it() -> None:
     stalled = Stalled()
     stalled.put(KEY, b"xy")
-    cold = Cold("s3://far/p", stalled, requests_max=2, wait_s=0.0)
+    cold = Cold("s3://far/p", stalled, Deadline(requests_max=2, turn_s=0.0))
     with ThreadPoolExecutor(2) as pool:
         begun = [pool.submit(cold.read, KEY, 0, 1) for _ in range(2)]
         for _ in begun:
             assert stalled.waiting.acquire(timeout=60)
-        with pytest.raises(Unavailable, match="home s3://far/p is slow: its 2 requests at a time are under way"):
+        with pytest.raises(Unavailable, match="home s3://far/p: it is slow: its 2 requests at a time are under way"):
             cold.head(KEY)
         stalled.goes_on.set()
         assert [each.result() for each in begun] == [b"x", b"x"]
@@ -261,7 +262,7 @@ def test_requests_have_a_limit_and_whoever_waits_for_it_too_long_hears_of_it() -
 def test_fetches_of_a_stalled_home_take_no_thread_from_the_warehouse() -> None:
     stalled = Stalled()
     stalled.put(KEY, b"xy")
-    cold, name = Cold("s3://far/p", stalled, requests_max=64), threading.current_thread().name
+    cold, name = Cold("s3://far/p", stalled, Deadline(requests_max=64)), threading.current_thread().name
     waiting = [soon(lambda: cold.read(KEY, 0, 1), far=True, apart=cold.apart) for _ in range(3 * APART_THREADS_MAX)]
     for _ in range(APART_THREADS_MAX):
         assert stalled.waiting.acquire(timeout=60)
