@@ -39,7 +39,7 @@ from lithify.store.errors import (
     Unavailable,
 )
 from lithify.store.in_step import both
-from lithify.store.port import Now, Pause
+from lithify.store.port import Now, OwnHome, Pause
 
 __all__ = ["JobWork"]
 
@@ -108,6 +108,12 @@ class JobWork:
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending and job.relocates:
+            if number > 1:
+                # Whoever planned it asked; since then the home may have been unmounted, or adopted by another.
+                try:
+                    await OwnHome(job.home, self.files.keys.owner)
+                except LithifyError as error:
+                    return await self._retry_later(job, JobError(Category.of(error), str(error)))
             noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)

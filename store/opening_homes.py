@@ -11,7 +11,7 @@ from lithify.store.deadline import TIMEOUT_S, Deadline
 from lithify.store.disk_cache import Cached, DiskCache
 from lithify.store.driver import Clock
 from lithify.store.errors import InvalidRequest, Unavailable
-from lithify.store.home_names import check_home_name, storage_class
+from lithify.store.home_names import check_home_name, spelled, storage_class
 from lithify.store.homes import HERE, Homes
 from lithify.store.opening import open_spec, open_store
 from lithify.store.port import NOT_PICKLED, Store, StoreSpec
@@ -121,7 +121,7 @@ class _Opener:
 
     def open(self, home: str) -> Store:
         check_home_name(home)
-        own = self._of_homes.get(home.rstrip("/"))
+        own = self._of_homes.get(spelled(home))
         url, options = _way(home, self._here, self._options) if own is None else (home, own)
         deadline = self._deadlines.setdefault(home, Deadline(self.timeout_s))
         opened = _opened(home, deadline, lambda: open_store(url, _bounded(url, options), self._clock))
@@ -145,7 +145,7 @@ class _OpenerOfSpec:
 
     def open(self, home: str) -> Store:
         check_home_name(home)
-        own = self._spec.homes.get(home.rstrip("/"))
+        own = self._spec.homes.get(spelled(home))
         if own is not None:
             return _cold_of_spec(home, own)
         url, options = _way(home, self._spec.url, self._spec.options)
@@ -206,7 +206,7 @@ def _by_url(given: Any) -> dict[str, Mapping[str, Any]]:
         check_home_name(home)
         if home == HERE or storage_class(home) is not None:
             raise InvalidRequest(f"storage option homes: {home!r} takes no options of its own: it has the warehouse's")
-    return {str(home).rstrip("/"): dict(options) for home, options in given.items()}
+    return {spelled(str(home)): dict(options) for home, options in given.items()}
 
 
 def _cache_options(given: Any) -> _CacheOptions | None:

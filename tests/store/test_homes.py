@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from lithify.manifest.config import validate
 from lithify.manifest.homes import HERE
 from lithify.store.cold import Cold
 from lithify.store.deadline import Deadline
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.fetching import APART_THREADS_MAX, soon
-from lithify.store.home_names import STORAGE_CLASSES, check_home_name, physical
+from lithify.store.home_names import STORAGE_CLASSES, check_home_name, physical, spelled, storage_class
 from lithify.store.homes import Homes, only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
@@ -287,3 +288,37 @@ def test_a_wrapper_passes_everything_on() -> None:
     methods = {name for name in dir(Store) if not name.startswith("_")} - {"same_as", "once"}
     assert methods <= vars(Wrapped).keys()
     assert Wrapped(open_store("memory://wrapped")).same_as is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("s3://b/p", "s3://b/p"),
+        ("s3://b/p/", "s3://b/p"),
+        ("s3://b//p", "s3://b/p"),
+        ("s3://b/./p/.", "s3://b/p"),
+        ("S3://b/p", "s3://b/p"),
+        ("s3a://b/p", "s3://b/p"),
+        ("s3://b/P", "s3://b/P"),
+        ("s3://b/", "s3://b"),
+        ("file:///mnt/cold/", "file:///mnt/cold"),
+        ("FILE:///mnt//cold", "file:///mnt/cold"),
+        ("local:///mnt/cold", "file:///mnt/cold"),
+        ("file:////mnt/./cold//", "file:///mnt/cold"),
+        ("file:///mnt/a/../cold", "file:///mnt/a/../cold"),
+        ("GS://b/p//", "gs://b/p"),
+        ("class:STANDARD_IA", "class:STANDARD_IA"),
+        ("", ""),
+    ],
+)
+def test_a_home_has_one_spelling(given: str, kept: str) -> None:
+    assert spelled(given) == spelled(kept) == kept
+    if storage_class(given) is None:
+        assert validate({"cold.location": given})["cold.location"] == kept
+
+
+@pytest.mark.parametrize("given", ["S3A://other//p/", "s3://other/p", "s3://other/./p"])
+def test_its_options_are_found_however_it_is_spelled(given: str) -> None:
+    homes = opened_homes("s3://bucket/p", {"homes": {given: {"key": "cold", "secret": "y"}}})
+    for home in ("s3://other/p", "s3://other/p/"):
+        assert s3_of(homes.store(home))._options.secrets().get("key") == "cold"
