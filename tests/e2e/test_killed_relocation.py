@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Place:
 def test_at_every_request(place: Place, policy: str, way: str) -> None:
     place.prepare(policy, cold=way == "back")
     records, described = place.records(), place.described()
-    assert described[1] > 2
+    assert described[1] >= 2, "one may have moved, and the other not"
     to = place.home if way == "there" else ""
     halfway = 0
     for number in range(1, LAST):
