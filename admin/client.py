@@ -321,7 +321,7 @@ class Admin:
         topic: str | None = None,
         *,
         deep: bool = False,
-        engine: Literal["spark", "local"] = "local",
+        engine: Literal["spark", "local"] | None = "local",
         master: str | None = None,
         spark_conf: Sequence[str] = (),
         executor_wait_ms: int = 60_000,
@@ -329,7 +329,8 @@ class Admin:
     ) -> "VerifyReport":
         """Check that every live or pinned segment exists and is as it was written; `deep`: rows too, not only bytes.
 
-        `engine`, `master`: whether to use threads of this process, or Spark's workers. `spark_conf`: `NAME=VALUE` each,
+        `engine`, `master`: whether to use threads of this process, or Spark's workers; None: Spark from 1 GiB on, if
+        it can be started here, or if `master` or `spark_conf` is given. `spark_conf`: `NAME=VALUE` each,
         for the session that is started. `ended` is called with the number of tasks that have just ended. Raises
         InvalidRequest, Unavailable.
         """

@@ -33,6 +33,7 @@ from lithify.store.homes import Homes
 from lithify.store.listing import pages
 from lithify.store.short_repr import short_repr
 from lithify.work.order import Checked, Refused
+from lithify.work.pays import spark_pays
 from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
 from lithify.work.spark_conf import parse_spark_conf
 from lithify.work.spark_errors import Lost
@@ -148,14 +149,25 @@ def _check(workers: SparkWorkers, jobs: SparkJobs, homes: Homes, task: CheckTask
             raise AssertionError(f"a check was answered with {type(reply).__name__}")
 
 
+def checks_by_size(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Finding, ...]]:
+    """On a Spark that this process starts if there is much to check, else in threads. A store in memory is checked in
+    threads: no worker could reach it."""
+    size = sum(ref.bytes for task in tasks for ref in task.segments)
+    reachable = not any(store.url.startswith("memory:") for _, store in homes)
+    run = spark_checks("local[*]") if reachable and spark_pays(size) else local_checks
+    return run(homes, tasks)
+
+
 def checks_on(
-    engine: Literal["spark", "local"],
+    engine: Literal["spark", "local"] | None,
     master: str | None,
     spark_conf: Sequence[str] = (),
     executor_wait_ms: int = EXECUTOR_WAIT_MS,
 ) -> RunChecks:
-    """Raises InvalidRequest."""
-    if engine == "spark":
+    """`engine` None: Spark if one of its settings is given, else by size. Raises InvalidRequest."""
+    if engine is None and not master and not spark_conf:
+        return checks_by_size
+    if engine != "local":
         return spark_checks(master or "local[*]", parse_spark_conf(spark_conf), executor_wait_ms)
     for flag, given in (("--master", master), ("--spark-conf", spark_conf)):
         if given:

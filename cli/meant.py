@@ -42,6 +42,7 @@ WORDS = {
     "status": "top",
     "submit": "compaction submit",
     "tail": "read",
+    "topics": "topic list",
     "ui": "serve",
     "write": "append",
 }

@@ -137,8 +137,8 @@ SETTINGS: tuple[Setting, ...] = (
         default="spark",
         commands="compactor run, verify, export, append",
         meaning="where the work runs. spark: on a Spark that this process starts, or on --master; it needs Java. "
-        "local: in threads of this process, without Spark. Exports and imports of folders: on Spark from 1 GiB on, "
-        "unless this is given",
+        "local: in threads of this process, without Spark. Verify, and exports and imports of folders: on Spark from "
+        "1 GiB on, unless this is given",
     ),
     Setting(
         name="master",

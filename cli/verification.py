@@ -18,7 +18,7 @@ __all__ = ["verify"]
 @command()
 @click.argument("topic", required=False)
 @click.option("--deep", is_flag=True, help="Also decode the rows, and check their order and statistics.")
-@option("engine")
+@option("engine", default=None, show_default="by size")
 @option("master")
 @option("compactor.spark_conf")
 @option("compactor.executor.wait.ms")
@@ -26,7 +26,7 @@ def verify(
     invocation: Invocation,
     topic: str | None,
     deep: bool,
-    engine: Literal["spark", "local"],
+    engine: Literal["spark", "local"] | None,
     master: str | None,
     spark_conf: tuple[str, ...],
     executor_wait_ms: int,

@@ -75,6 +75,8 @@ class Warehouse:
     """
 
     def __init__(self, driver: Driver) -> None:
+        if not isinstance(driver, Driver):  # pyright: ignore[reportUnnecessaryIsInstance]  # a URL
+            raise InvalidRequest("a warehouse is opened by its URL with lithify.open(url)")
         self.driver = driver
 
     def __repr__(self) -> str:

@@ -15,14 +15,13 @@ from lithify.manifest.words import counted
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import InvalidRequest, Unavailable
 from lithify.store.port import StoreSpec
-from lithify.work.java import find_java
+from lithify.work.pays import spark_pays
 from lithify.work.spark_conf import is_connect, parse_spark_conf
 from lithify.work.spark_errors import explain
 from lithify.work.spark_session import close_remote, close_session, open_session, prepare
 
-__all__ = ["ON_SPARK_FROM_BYTES", "Where", "check_travels", "in_parts", "where_to_work"]
+__all__ = ["Where", "check_travels", "in_parts", "where_to_work"]
 
-ON_SPARK_FROM_BYTES = 1 << 30  # below, one process is done before Spark's workers have begun
 _LOCAL = "local[*]"
 
 Part = Callable[[int], bytes]
@@ -50,8 +49,7 @@ def where_to_work(where: Where, size: int) -> Where:
         raise InvalidRequest(f"{flag} is Spark's, and the engine is local: leave one of them out")
     if where.engine is not None:
         return where
-    pays = size >= ON_SPARK_FROM_BYTES and (where.master is not None or find_java() is not None)
-    return where._replace(engine="spark" if where.master or pays else "local")
+    return where._replace(engine="spark" if where.master or spark_pays(size) else "local")
 
 
 def check_travels(spec: StoreSpec) -> None:

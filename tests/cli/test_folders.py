@@ -10,11 +10,12 @@ import pytest
 import lithify as product
 from lithify.cli.records import folder_imports
 from lithify.cli.records.folder_imports import cut
-from lithify.cli.records.parts import ON_SPARK_FROM_BYTES, Where, check_travels, where_to_work
+from lithify.cli.records.parts import Where, check_travels, where_to_work
 from lithify.log.partition import Partition
 from lithify.store.errors import CommitUnknown, InvalidRequest
 from lithify.store.port import StoreSpec
 from lithify.testing.server import S3Server
+from lithify.work.pays import ON_SPARK_FROM_BYTES
 from tests.cli.conftest import Lithify
 
 KEPT = ("--config", "cleanup.policy=compact")
@@ -205,14 +206,14 @@ def test_both_on_sparks_workers(
 
 
 def test_spark_does_it_from_a_gibibyte_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.cli.records.parts.find_java", lambda: "a Java")
+    monkeypatch.setattr("lithify.work.pays.find_java", lambda: "a Java")
     nobody_chose = Where(None)
     assert where_to_work(nobody_chose, ON_SPARK_FROM_BYTES - 1).engine == "local"
     assert where_to_work(nobody_chose, ON_SPARK_FROM_BYTES).engine == "spark"
     assert where_to_work(Where("local"), ON_SPARK_FROM_BYTES).engine == "local"
     assert where_to_work(Where("spark"), 1).engine == "spark"
     assert where_to_work(Where(None, "spark://head:7077"), 1).engine == "spark"
-    monkeypatch.setattr("lithify.cli.records.parts.find_java", lambda: None)
+    monkeypatch.setattr("lithify.work.pays.find_java", lambda: None)
     assert where_to_work(nobody_chose, ON_SPARK_FROM_BYTES).engine == "local"
 
 

@@ -60,7 +60,7 @@ def test_a_setting_is_a_flag_a_variable_and_a_default_of_the_commands_it_names(n
     assert set(mine) == set(it.commands.split(", "))
     variable = it.variable if it.by_variable else None
     if name == "engine":  # by size
-        assert {mine.pop(command).default for command in ("export", "append")} == {None}
+        assert {mine.pop(command).default for command in ("export", "append", "verify")} == {None}
     assert all((option.envvar, option.default) == (variable, it.default) for option in mine.values())
 
 

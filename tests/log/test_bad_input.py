@@ -206,3 +206,8 @@ def test_configurations_are_checked_before_anything_is_made(warehouse: Warehouse
         with pytest.raises(InvalidRequest, match="partition"):
             warehouse.create_topic("t", partitions=partitions)  # pyright: ignore
     assert warehouse.topics() == []
+
+
+def test_a_warehouse_is_opened_by_its_url() -> None:
+    with pytest.raises(InvalidRequest, match=r"lithify\.open\(url\)"):
+        lithify.Warehouse("memory://bad-input")  # pyright: ignore[reportArgumentType]
