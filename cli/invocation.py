@@ -34,6 +34,8 @@ __all__ = [
     "text_bytes",
 ]
 
+_OF_WAREHOUSE = ("cache", "homes", "home_timeout_s")  # storage options that are not those of one store
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECRETS = ("key", "secret", "token")  # never parsed as JSON: they may be all digits
@@ -127,7 +129,7 @@ class Invocation:
         theirs = url.partition("://")[0]
         if mine.replace("s3a", "s3") != theirs.replace("s3a", "s3"):
             return {}
-        return {name: value for name, value in self.storage_options.items() if name not in ("cache", "homes")}
+        return {name: value for name, value in self.storage_options.items() if name not in _OF_WAREHOUSE}
 
     def close(self) -> None:
         if self._open is not None:

@@ -10,7 +10,7 @@ from lithify.compactor import job_edits
 from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
-from lithify.compactor.failures import failure_of
+from lithify.compactor.failures import failure_of, met
 from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import sources_of, tasks
@@ -19,7 +19,7 @@ from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
-from lithify.manifest.categories import Category, EndedBy, MetBy
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
@@ -39,7 +39,7 @@ from lithify.store.errors import (
     Unavailable,
 )
 from lithify.store.in_step import both
-from lithify.store.port import Now, Pause
+from lithify.store.port import Now, OwnHome, Pause
 
 __all__ = ["JobWork"]
 
@@ -88,10 +88,10 @@ class JobWork:
             # had killed its compactor. Ten such minutes, and a healthy job would be given up with all that it has
             # recorded (P14).
             # Test: tests/protocol/test_p14_attempts.py
-            return await self._retry_later(job, _met(error))
+            return await self._retry_later(job, met(error))
         except LithifyError as error:
             # A numbered file is damaged, or written by a later release. A person must look; the job is not to blame.
-            await self._retry_later(job, _met(error))
+            await self._retry_later(job, met(error))
             raise
 
     async def _attempt(self, manifest: Manifest, job: Job, number: int) -> Step:
@@ -108,6 +108,11 @@ class JobWork:
             await self.files.compactor.commit(job_edits.Discard(self.epoch, job.id, keep))
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending and job.relocates:
+            if number > 1:  # since it was planned, the home may have been unmounted, or adopted by another
+                try:
+                    await OwnHome(job.home, self.files.keys.owner)
+                except LithifyError as error:
+                    return await self._retry_later(job, JobError(Category.of(error), str(error)))
             noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)
@@ -135,7 +140,7 @@ class JobWork:
         try:
             await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
         except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, it is not the job (P14)
-            return await self._retry_later(job, _met(error, "engine"))
+            return await self._retry_later(job, met(error, "engine"))
         try:
             return await self._gather(job, number, set(indexes))
         except LithifyError:
@@ -393,7 +398,3 @@ class JobWork:
         state = committed.version.value
         outcome = StepEnd.FAILED if status == "failed" else StepEnd.WORKED
         return Step(outcome, f"job {job.id} {status}: {reason}", state.job(job.id) if state else None)
-
-
-def _met(error: LithifyError, met_by: MetBy = "compactor") -> JobError:
-    return JobError(Category.of(error, met_by), str(error))

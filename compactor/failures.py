@@ -4,7 +4,7 @@ import itertools
 
 import xxhash
 
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, MetBy
 from lithify.manifest.jobs import (
     FAILURES_MAX,
     Attempt,
@@ -13,6 +13,7 @@ from lithify.manifest.jobs import (
     Job,
     JobError,
 )
+from lithify.store.errors import LithifyError
 
 __all__ = [
     "ALONE_AFTER",
@@ -24,6 +25,7 @@ __all__ = [
     "failure_of",
     "given_up_after",
     "is_in_vain",
+    "met",
     "runs_alone",
     "source_set",
     "too_often",
@@ -117,3 +119,8 @@ def _away_in_a_row(job: Job) -> int:
 
     ended = (a for a in reversed(job.attempts) if a.ended_at_ms is not None)
     return 0 if not is_in_vain(job) else sum(1 for _ in itertools.takewhile(away, ended))
+
+
+def met(error: LithifyError, met_by: MetBy = "compactor") -> JobError:
+    """`error`, as the one that ended an attempt."""
+    return JobError(Category.of(error, met_by), str(error))

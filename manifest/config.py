@@ -13,7 +13,7 @@ import msgspec
 
 from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.store.errors import InvalidRequest
-from lithify.store.home_names import CLASS, check_home_name
+from lithify.store.home_names import CLASS, check_home_name, spelled
 from lithify.store.urls import shown
 
 __all__ = [
@@ -264,6 +264,8 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
             _TABLE[name][1](text)
         except ValueError as error:
             raise InvalidRequest(f"{name} is {shown(text)[:80]!r}; it must be {error}") from None
+    if "cold.location" in stored:
+        stored["cold.location"] = spelled(stored["cold.location"])
     parsed = parse(stored)
     if parsed.min_compaction_lag_ms > parsed.max_compaction_lag_ms:
         raise InvalidRequest(

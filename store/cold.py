@@ -3,83 +3,87 @@
 Nothing that concerns the warehouse alone waits for such a home: its connections, its threads and its limit are apart.
 """
 
-import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from lithify.store.deadline import Deadline, LeftBehind
 from lithify.store.errors import Corrupt, LithifyError, NotFound, Unavailable
 from lithify.store.home_names import physical
 from lithify.store.owners import owner_key_beside
-from lithify.store.port import HERE, Object, ObjectInfo, Outcome, OutputFile, Page, Store
+from lithify.store.port import HERE, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
 from lithify.store.wrapped import Wrapped
 
-__all__ = ["REQUESTS_MAX", "Cold"]
+__all__ = ["Cold"]
 
 T = TypeVar("T")
 F = TypeVar("F")
 
-REQUESTS_MAX = 16  # of one home in one process
-_WAIT_S = 60.0  # for one of them to end
+_KEY_S = 2.0  # for each key of a deletion: many filesystems delete one after the other
+_TRIED = "home.json"  # no object: whatever the answer is, the home is there
 
 
 class Cold(Wrapped):
-    """`inner`, known as `home`. Raises Unavailable if the home does not answer, or if its requests are so slow that
-    this one did not get its turn."""
+    """`inner`, known as `home`. Raises Unavailable if the home does not answer in time, or if its requests are so slow
+    that this one did not get its turn."""
 
-    def __init__(self, home: str, inner: Store, *, requests_max: int = REQUESTS_MAX, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, home: str, inner: Store, deadline: Deadline | None = None) -> None:
+        """`deadline`: of all requests of this process to that home."""
         super().__init__(inner)
         self.home = home
-        self._turns = threading.BoundedSemaphore(requests_max)
-        self._requests_max = requests_max
-        self._wait_s = wait_s
+        self.deadline = deadline or Deadline()
         self._side_by_side = SideBySide()
 
     @property
     def apart(self) -> str:
         return self.home
 
+    def spec(self) -> StoreSpec:
+        return replace(self.inner.spec(), timeout_s=self.deadline.timeout_s)
+
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        with self._turn():
-            return self.inner.create(key, body, frees)
+        try:
+            return self._asked(lambda: self.inner.create(key, body, frees), size=len(body))
+        except Unavailable:
+            return Outcome.UNKNOWN  # it may arrive later
 
     def get(self, key: str) -> Object | None:
-        with self._turn():
-            return self._mounted(key, self.inner.get(key))
+        return self._asked(lambda: self._mounted(key, self.inner.get(key)))
 
     def read(self, key: str, start: int, length: int) -> bytes:
-        with self._turn():
+        def read() -> bytes:
             try:
                 return self.inner.read(key, start, length)
             except NotFound:
                 self._mounted(key, None)
                 raise
 
+        return self._asked(read, size=length)
+
     def put(self, key: str, body: bytes) -> None:
-        with self._turn():
-            self.inner.put(key, body)
+        self._asked(lambda: self.inner.put(key, body), size=len(body))
 
     def output(self, key: str) -> OutputFile:
-        with self._turn():
-            return _Output(self, self.inner.output(key))
+        return _Output(self, self._asked(lambda: self.inner.output(key)), key)
 
     def head(self, key: str) -> ObjectInfo | None:
-        with self._turn():
-            return self._mounted(key, self.inner.head(key))
+        return self._asked(lambda: self._mounted(key, self.inner.head(key)))
 
     def list(self, prefix: str, token: str | None = None) -> Page:
-        with self._turn():
-            return self.inner.list(prefix, token)
+        return self._asked(lambda: self.inner.list(prefix, token))
+
+    def versioning(self) -> str | None:
+        return self._asked(self.inner.versioning)
 
     def folders(self, prefix: str) -> Sequence[str]:
-        with self._turn():
-            return self.inner.folders(prefix)
+        return self._asked(lambda: self.inner.folders(prefix))
 
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
-        with self._turn():
-            return self.inner.delete(keys)
+        return self._asked(lambda: self.inner.delete(keys), more_s=_KEY_S * len(keys))
 
     def _mounted(self, key: str, found: F) -> F:
         """`found`. If it is None, though the home has an owner, an object is missing; without one the home may not be
@@ -92,18 +96,16 @@ class Cold(Wrapped):
         return found
 
     def now(self) -> int:
-        with self.named():
-            return self.inner.now()
+        return self._asked(self.inner.now)
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self._side_by_side.run(calls) if self.far else self.inner.side_by_side(calls)
 
     def hasty(self) -> Store:
-        return Cold(self.home, self.inner.hasty(), requests_max=self._requests_max, wait_s=self._wait_s)
+        return Cold(self.home, self.inner.hasty(), self.deadline)
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        with self._turn():
-            return self.inner.remove_stale_temporaries(ours, dry_run=dry_run)
+        return self._asked(lambda: self.inner.remove_stale_temporaries(ours, dry_run=dry_run))
 
     def close(self) -> None:
         self._side_by_side.close()
@@ -119,26 +121,25 @@ class Cold(Wrapped):
         except LithifyError as error:
             raise type(error)(f"home {shown(self.home)}: {error}") from error
 
-    @contextmanager
-    def _turn(self) -> Generator[None]:
-        if not self._turns.acquire(timeout=self._wait_s):
-            raise Unavailable(
-                f"home {shown(self.home)} is slow: its {self._requests_max} requests at a time are under way, and none "
-                f"ended within {self._wait_s:g} s; nothing is lost, try again later"
-            )
-        try:
-            with self.named():
-                yield
-        finally:
-            self._turns.release()
+    def _asked(self, request: Callable[[], T], *, size: int = 0, more_s: float = 0.0) -> T:
+        with self.named():
+            return self.deadline.run(request, size=size, more_s=more_s, trial=self.answers)
+
+    def answers(self) -> None:
+        """Raises Unavailable if it does not."""
+        self.inner.head(_TRIED)
 
 
 class _Output(OutputFile):
-    """Its parts have their own bound, which a turn does not count: an upload lasts as long as it is written."""
+    """What waits is a request as any other; between them an upload has no turn, however long it is written. One that
+    did not answer in time is given up."""
 
-    def __init__(self, cold: Cold, inner: OutputFile) -> None:
+    def __init__(self, cold: Cold, inner: OutputFile, key: str) -> None:
         self._cold = cold
         self._inner = inner
+        self._key = key
+        self._bytes = 0
+        self._lost = False  # a thread may still be at work in it
 
     @property
     def requests(self) -> int:
@@ -146,18 +147,33 @@ class _Output(OutputFile):
 
     @property
     def closed(self) -> bool:
-        return bool(getattr(self._inner, "closed", False))
+        return self._lost or bool(getattr(self._inner, "closed", False))
 
     def write(self, data: Any, /) -> int:
-        with self._cold.named():
-            return self._inner.write(data)
+        with memoryview(data) as view:
+            size = view.nbytes
+        self._bytes += size
+        return self._asked(lambda: self._inner.write(data), size=size)
 
     def flush(self) -> None:
         """Nothing becomes visible before `close`."""
 
     def close(self) -> None:
-        with self._cold.named():
-            self._inner.close()
+        # Some stores upload only now. Nobody will ever refer to what arrives late.
+        self._asked(self._inner.close, size=self._bytes, late=lambda: self._cold.inner.delete([self._key]))
 
     def abort(self) -> None:
-        self._inner.abort()
+        if not self._lost:
+            with suppress(Unavailable):  # without `close` nothing becomes visible
+                self._asked(self._inner.abort)
+
+    def _asked(self, request: Callable[[], T], *, size: int = 0, late: Callable[[], object] | None = None) -> T:
+        cold = self._cold
+        if self._lost:
+            raise Unavailable(f"home {shown(cold.home)}: an upload there was given up; nothing is lost, try again")
+        try:
+            with cold.named():
+                return cold.deadline.run(request, size=size, trial=cold.answers, late=late)
+        except BaseException as error:
+            self._lost = isinstance(error, LeftBehind) or not isinstance(error, Exception)
+            raise

@@ -1,7 +1,8 @@
 """Copy a segment from one home to another (docs/rfcs/0031). What is under the new key at the end is whole and right, or
 nothing is.
 
-Within one S3 the store makes the copy; between stores the bytes are streamed, and checked on the way.
+Within one S3 the store makes the copy; between stores the bytes are streamed, and checked on the way. What was sent to
+a filesystem of fsspec is read back, since nobody knows what its library and its server check.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +14,7 @@ import xxhash
 from lithify.store.cold import Cold
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.fetching import begun, soon
+from lithify.store.fsspec_store import FsspecStore
 from lithify.store.homes import Homes
 from lithify.store.metered import Metered
 from lithify.store.port import Store
@@ -47,6 +49,8 @@ class _Copy:
     def make(self) -> None:
         if not self._by_the_store():
             self._streamed()
+            if isinstance(innermost(self._target), FsspecStore):
+                self._read_back()  # S3 checks each part that it is sent, and a local file is synced
         found = self._target.head(self._new_key)
         if found is None or found.size != self._size:
             self._discard()

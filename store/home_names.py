@@ -8,13 +8,14 @@ from lithify.store.errors import InvalidRequest
 from lithify.store.port import HERE
 from lithify.store.urls import shown
 
-__all__ = ["CLASS", "STORAGE_CLASSES", "Names", "check_home_name", "physical", "storage_class"]
+__all__ = ["CLASS", "STORAGE_CLASSES", "Names", "check_home_name", "physical", "spelled", "storage_class"]
 
 STORAGE_CLASSES = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "EXPRESS_ONEZONE")
 """Those of S3 whose objects can be read at once."""
 
 CLASS = "class:"  # begins the name of a home that is a storage class
 _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+_SAME = {"s3a": "s3", "local": "file"}
 _OWN_SCHEMES = frozenset({"s3", "s3a", "file", "local", "memory"})
 
 
@@ -26,6 +27,17 @@ def storage_class(home: str) -> str | None:
 def physical(home: str) -> str:
     """The place that listing or deleting there concerns: another storage class of the same bucket is the same place."""
     return HERE if storage_class(home) is not None else home
+
+
+def spelled(home: str) -> str:
+    """The one spelling of a home's name: two spellings would be two homes in the same place. ('..' stays: with links it
+    may mean anything.)"""
+    scheme, separator, rest = home.partition("://")
+    if not separator or storage_class(home) is not None:
+        return home
+    scheme = _SAME.get(scheme.lower(), scheme.lower())
+    root = "/" if rest.startswith("/") else ""
+    return f"{scheme}://{root}{'/'.join(part for part in rest.split('/') if part not in ('', '.'))}"
 
 
 def check_home_name(home: str) -> None:
@@ -40,8 +52,8 @@ def check_home_name(home: str) -> None:
         raise InvalidRequest(f"storage class {wanted[:60]!r} is unknown; known are {', '.join(STORAGE_CLASSES)}")
     if wanted is not None or home == HERE:
         return
-    scheme, separator, rest = home.partition("://")
-    if not separator or not rest:
+    scheme, separator, rest = spelled(home).partition("://")
+    if not separator or not rest.strip("/"):
         raise InvalidRequest(
             f"home {shown(home)[:300]!r} is not a URL: use s3://bucket/prefix, file:///folder, or class:STANDARD_IA "
             "for another storage class of the same bucket"
@@ -50,7 +62,7 @@ def check_home_name(home: str) -> None:
         raise InvalidRequest(
             f"home {shown(home)[:300]}: its URL has no '@', '?' or '#'; put credentials into storage_options['homes']"
         )
-    if scheme not in _OWN_SCHEMES and scheme not in fsspec.available_protocols():
+    if scheme not in _OWN_SCHEMES and scheme not in (*fsspec.available_protocols(), *fsspec.registry):
         raise InvalidRequest(f"home {shown(home)[:300]}: {scheme}:// is not a known kind of store")
 
 

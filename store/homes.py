@@ -1,6 +1,7 @@
 """The stores in which segments live."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -27,9 +28,14 @@ class Opener(Protocol):
         """The homes that have options of their own."""
         ...
 
+    @property
+    def timeout_s(self) -> float:
+        """How long a request to a home is waited for; 0: as long as by default."""
+        ...
+
     def can_open(self, home: str) -> bool: ...
     def open(self, home: str) -> Store:
-        """Makes no request. Raises InvalidRequest."""
+        """Raises InvalidRequest; Unavailable if the library that opens it does not come back in time."""
         ...
 
 
@@ -46,6 +52,7 @@ class Homes:
         self._stores = dict(stores)  # replaced as a whole
         self._opener = opener
         self._lock = OwnLock()
+        self._opening: dict[str, OwnLock] = {}
 
     def cache_counts(self) -> DiskCacheCounts:
         """Of the cache on disk; zeros if there is none."""
@@ -68,8 +75,13 @@ class Homes:
 
     def spec(self) -> StoreSpec:
         """How another process opens these homes. Holds no secret."""
-        own = {} if self._opener is None else {home: self.store(home).spec() for home in self._opener.own}
-        return replace(self.here.spec(), homes=own)
+        if self._opener is None:
+            return self.here.spec()
+        own: dict[str, StoreSpec] = {}
+        for home in self._opener.own:
+            with suppress(Unavailable):  # whoever needs it will hear of that
+                own[home] = self.store(home).spec()
+        return replace(self.here.spec(), homes=own, timeout_s=self._opener.timeout_s)
 
     def derived(self, change: Callable[[Store], Store]) -> "Homes":
         """The same homes, each store as `change` returns it."""
@@ -94,6 +106,8 @@ class Homes:
 
     def _open(self, home: str) -> Store:
         with self._lock.mine():
+            opening = self._opening.setdefault(home, OwnLock())
+        with opening.mine():  # one that hangs holds up no other
             found = self._stores.get(home)
             if found is None:
                 if self._opener is None or not self._opener.can_open(home):
@@ -103,7 +117,8 @@ class Homes:
                 except OSError as error:  # of a filesystem's library; nobody but who needs this home shall fail
                     text = f"home {shown(home)} cannot be opened ({type(error).__name__}): is its library set up?"
                     raise Unavailable(text) from error
-                self._stores = {**self._stores, home: found}
+                with self._lock.mine():
+                    self._stores = {**self._stores, home: found}
             return found
 
 
@@ -115,6 +130,10 @@ class _Derived:
     @property
     def own(self) -> Collection[str]:
         return ()
+
+    @property
+    def timeout_s(self) -> float:
+        return 0.0
 
     def can_open(self, home: str) -> bool:
         return home in self._homes.names

@@ -7,16 +7,25 @@ from typing import Any, NamedTuple, NoReturn
 from msgspec.structs import replace
 
 from lithify.store.cold import Cold
+from lithify.store.deadline import TIMEOUT_S, Deadline
 from lithify.store.disk_cache import Cached, DiskCache
 from lithify.store.driver import Clock
-from lithify.store.errors import InvalidRequest
-from lithify.store.home_names import check_home_name, storage_class
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.home_names import check_home_name, spelled, storage_class
 from lithify.store.homes import HERE, Homes
 from lithify.store.opening import open_spec, open_store
 from lithify.store.port import NOT_PICKLED, Store, StoreSpec
 from lithify.store.urls import shown
 
-__all__ = ["CACHE", "CACHE_BYTES_MIN", "HOMES", "opened_homes", "opened_spec", "opened_specs"]
+__all__ = [
+    "CACHE",
+    "CACHE_BYTES_MIN",
+    "HOMES",
+    "HOME_TIMEOUT_S",
+    "opened_homes",
+    "opened_spec",
+    "opened_specs",
+]
 
 HOMES = "homes"
 """The storage option that has the options of other homes, by their URLs."""
@@ -24,10 +33,14 @@ HOMES = "homes"
 CACHE = "cache"
 """The storage option of the cache on disk."""
 
+HOME_TIMEOUT_S = "home_timeout_s"
+"""The storage option that says how long a request to another home is waited for."""
+
 CACHE_BYTES_MIN = 64 << 20  # an entry may have an eighth, and a fetch 8 MiB
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30}
 _RETRIES = {"mode": "standard", "total_max_attempts": 2}  # with the timeouts: a home that is down is known in a minute
+_TIMEOUT_S_MIN, _TIMEOUT_S_MAX = 1, 3_600
 _SAME = {"s3a": "s3", "local": "file"}
 _CLASS = "StorageClass"
 
@@ -48,20 +61,21 @@ def opened_homes(
 
     `options["homes"]`: for a home's URL the storage options of that home. A home that is not there has those of the
     warehouse if both are of the same kind (both S3), else none. `options["cache"]`: a cache on disk (see
-    docs/operations.md) of objects whose key `is_segment`; without that, of none. Makes no request. Raises
-    InvalidRequest.
+    docs/operations.md) of objects whose key `is_segment`; without that, of none. `options["home_timeout_s"]`: how long
+    a request to another home is waited for. Makes no request. Raises InvalidRequest.
     """
     given = dict(options or {})
     of_homes, cached = _by_url(given.pop(HOMES, None)), _cache_options(given.pop(CACHE, None))
+    timeout_s = _timeout_s(given.pop(HOME_TIMEOUT_S, TIMEOUT_S))
     here = open_store(url, given, clock)
     if cached is None or is_segment is None:
-        return Homes({HERE: here}, _Opener(here.url, given, of_homes, clock))
+        return Homes({HERE: here}, _Opener(here.url, given, of_homes, clock, timeout_s))
     cache = DiskCache(cached.folder, cached.bytes_max)
 
     def keeping(store: Store) -> Store:
         return Cached(store, cache, is_segment)
 
-    opener = _Opener(here.url, given, of_homes, clock, keeping)
+    opener = _Opener(here.url, given, of_homes, clock, timeout_s, keeping)
     return Homes({HERE: keeping(here) if cached.all else here}, opener, cache)
 
 
@@ -84,6 +98,7 @@ class _Opener:
         options: Mapping[str, Any],
         of_homes: Mapping[str, Mapping[str, Any]],
         clock: Clock | None,
+        timeout_s: float,
         keeping: Callable[[Store], Store] = lambda store: store,
     ) -> None:
         self._here = here
@@ -91,6 +106,8 @@ class _Opener:
         self._of_homes = of_homes
         self._clock = clock
         self._keeping = keeping
+        self.timeout_s = timeout_s
+        self._deadlines: dict[str, Deadline] = {}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(NOT_PICKLED)
@@ -104,9 +121,11 @@ class _Opener:
 
     def open(self, home: str) -> Store:
         check_home_name(home)
-        own = self._of_homes.get(home.rstrip("/"))
+        own = self._of_homes.get(spelled(home))
         url, options = _way(home, self._here, self._options) if own is None else (home, own)
-        return self._keeping(Cold(home, open_store(url, _bounded(url, options), self._clock)))
+        deadline = self._deadlines.setdefault(home, Deadline(self.timeout_s))
+        opened = _opened(home, deadline, lambda: open_store(url, _bounded(url, options), self._clock))
+        return self._keeping(Cold(home, opened, deadline))
 
 
 class _OpenerOfSpec:
@@ -117,28 +136,44 @@ class _OpenerOfSpec:
     def own(self) -> Collection[str]:
         return self._spec.homes.keys()
 
+    @property
+    def timeout_s(self) -> float:
+        return self._spec.timeout_s
+
     def can_open(self, home: str) -> bool:
         return _is_home_name(home)
 
     def open(self, home: str) -> Store:
         check_home_name(home)
-        own = self._spec.homes.get(home.rstrip("/"))
+        own = self._spec.homes.get(spelled(home))
         if own is not None:
             return _cold_of_spec(home, own)
         url, options = _way(home, self._spec.url, self._spec.options)
         like = self._spec if _kind(url) == _kind(self._spec.url) else StoreSpec(url)
-        return _cold_of_spec(home, replace(like, url=url, options=_bounded(url, options), homes={}))
+        options = _bounded(url, options)
+        return _cold_of_spec(home, replace(like, url=url, options=options, homes={}, timeout_s=self.timeout_s))
 
 
 _colds: dict[tuple[str, int], Cold] = {}
+_deadlines: dict[tuple[str, float], Deadline] = {}
 
 
 def _cold_of_spec(home: str, spec: StoreSpec) -> Cold:
     """Once per process and spec, as `open_spec`: the limit of requests is that of the process."""
-    opened = open_spec(spec)
+    timeout_s = spec.timeout_s or TIMEOUT_S
+    deadline = _deadlines.setdefault((home, timeout_s), Deadline(timeout_s))
+    opened = _opened(home, deadline, lambda: open_spec(spec))
     name = home, id(opened)  # `open_spec` keeps what it opened
     found = _colds.get(name)
-    return _colds.setdefault(name, Cold(home, opened)) if found is None else found
+    return _colds.setdefault(name, Cold(home, opened, deadline)) if found is None else found
+
+
+def _opened(home: str, deadline: Deadline, opens: Callable[[], Store]) -> Store:
+    """Some filesystems connect when they are opened."""
+    try:
+        return deadline.run(opens, trial=opens)
+    except Unavailable as error:
+        raise Unavailable(f"home {shown(home)}: {error}") from error
 
 
 def _is_home_name(home: str) -> bool:
@@ -171,7 +206,7 @@ def _by_url(given: Any) -> dict[str, Mapping[str, Any]]:
         check_home_name(home)
         if home == HERE or storage_class(home) is not None:
             raise InvalidRequest(f"storage option homes: {home!r} takes no options of its own: it has the warehouse's")
-    return {str(home).rstrip("/"): dict(options) for home, options in given.items()}
+    return {spelled(str(home)): dict(options) for home, options in given.items()}
 
 
 def _cache_options(given: Any) -> _CacheOptions | None:
@@ -189,6 +224,18 @@ def _cache_options(given: Any) -> _CacheOptions | None:
     if which not in ("cold", "all"):
         raise InvalidRequest("storage option cache.homes is cold (all homes but the warehouse) or all")
     return _CacheOptions(os.fspath(folder), size, which == "all")
+
+
+def _timeout_s(given: Any) -> float:
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not _TIMEOUT_S_MIN <= seconds <= _TIMEOUT_S_MAX:
+        raise InvalidRequest(
+            f"storage option {HOME_TIMEOUT_S} is a number of seconds from {_TIMEOUT_S_MIN:g} to {_TIMEOUT_S_MAX:g}"
+        )
+    return seconds
 
 
 def _bounded(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -201,13 +201,15 @@ class StoreSpec(msgspec.Struct, frozen=True):
     machine the private file `credentials_file` (mode 0600, deleted with its maker).
 
     `withheld`: names of options that only that file contains. Without them the store cannot be reached, or another one
-    would be. `homes`: how other homes are opened, if not like this one."""
+    would be. `homes`: how other homes are opened, if not like this one. `timeout_s`: how long a request to another home
+    is waited for; 0: as long as by default."""
 
     url: str
     options: dict[str, Any] = {}
     credentials_file: str | None = None
     withheld: tuple[str, ...] = ()
     homes: dict[str, "StoreSpec"] = {}
+    timeout_s: float = 0.0
 
 
 class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):

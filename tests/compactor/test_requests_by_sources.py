@@ -145,3 +145,9 @@ def test_a_run_takes_the_place_of_its_sources(
     done = job("run", sources=tuple(merged), done=(OUTPUT,) if outputs else ())
     assert list(after_merge(request, done, frozenset(divided)).requested) == left
     assert after_merge(replace(request, status="in_progress"), done, frozenset()).requested == request.requested
+
+
+def test_what_is_moved_is_still_asked_for() -> None:
+    request = job(ASKED, status="submitted", origin="manual", requested=("a", "b"), sources=(), segments=())
+    done = job("move", kind="relocate", home="memory://cold", sources=("a",), done=(OUTPUT,))
+    assert after_merge(request, done, frozenset()) == request

@@ -137,3 +137,14 @@ def test_what_is_tiered_first_is_cheap_and_enough_or_all_that_one_merge_holds() 
     assert chosen([100 * MIB] * 12, []) == [100 * MIB] * 12
     assert chosen([900 * MIB, 90 * MIB], [80 * MIB] * 11) == [80 * MIB] * 2
     assert chosen([900 * MIB, 80 * MIB, 90 * MIB], [80 * MIB] * 37) == [80 * MIB] * 12
+
+
+def test_what_has_moved_is_no_part_of_a_tier() -> None:
+    """It would come back. In offset order, nothing is merged across it either."""
+    delete = config("delete")
+    manifest = partition([1000, 1000, 1000, 1000], [])
+    assert sizes(manifest, delete) == [1000] * 4
+    moved = replace(manifest.runs[0], segments=(replace(manifest.runs[0].segments[0], home="memory://cold"),))
+    found = due(replace(manifest, runs=(moved, *manifest.runs[1:])), delete)
+    assert found is not None
+    assert [unit.id for unit in found.units] == ["run 1", "run 2", "run 3"]

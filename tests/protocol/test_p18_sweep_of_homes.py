@@ -1,93 +1,18 @@
 """P18 in other homes: what nothing names there is deleted there, and a home is forgotten once nothing is or may be
 there (docs/rfcs/0031)."""
 
-from typing import Any
-
 from msgspec.structs import replace
 
-from lithify.compactor.job_edits import Admit, Finish
 from lithify.gc.collect import Pass, collect, sweep
-from lithify.manifest.jobs import Job, KeyRange, MergeRules, Plan
 from lithify.manifest.keys import SegmentId
-from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest, SegmentRef
-from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.model import FORMAT, FORMAT_HOMES
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.relocations import CommitRelocation, UseHome
 from lithify.store.errors import Unavailable
-from lithify.store.port import HERE, Delete, List
+from lithify.store.port import Delete, List
 from tests.interleave import World
-from tests.protocol.scene import GRACE_MS, KEYS, Held, append, claim, compact, new_partition
-
-COLD = "memory://cold"
-HOMES = frozenset({HERE, COLD})
-
-
-def opened() -> PartitionFiles:
-    return PartitionFiles(KEYS, homes=HOMES)
-
-
-def relocation(head: Manifest, **fields: Any) -> Job:
-    segments = tuple(s.id for run in head.runs for s in run.segments)
-    plan = Plan(
-        ranges=(KeyRange(),) * len(segments),
-        rules=MergeRules(),
-        output_bytes=100,
-        input_bytes=100,
-        input_rows=1,
-        input_segments=len(segments),
-    )
-    plain: dict[str, Any] = {
-        "id": SegmentId.for_job(head.id, "a" * 16),
-        "kind": "relocate",
-        "status": "in_progress",
-        "origin": "scheduler",
-        "sources": tuple(run.id for run in head.runs),
-        "segments": segments,
-        "home": COLD,
-        "plan": plan,
-        "created_at_ms": 0,
-    }
-    return Job(**{**plain, **fields})
-
-
-def compacted() -> tuple[World, PartitionFiles, int]:
-    """A partition with one run, and its compactor's epoch."""
-    world, files = new_partition(), opened()
-    epoch = world.alone(claim(files))
-    world.alone(append(files))
-    world.alone(compact(files, epoch))
-    return world, files, epoch
-
-
-def begun(world: World, files: PartitionFiles, epoch: int) -> Job:
-    job = relocation(world.alone(files.head()))
-    world.alone(files.compactor.commit(Admit(epoch, job, "worker")))
-    world.alone(files.manifest.commit(UseHome(epoch, COLD)))
-    return job
-
-
-def copied(world: World, job: Job, ref: SegmentRef, nonce: str = "0" * 16) -> SegmentRef:
-    """A worker's copy."""
-    made = replace(ref, id=SegmentId.for_output(job.id, 1, 0, nonce), home=COLD, added_at=0)
-    world.elsewhere.setdefault(COLD, {})[KEYS.segment(made.id)] = (b"copy", world.now_ms)
-    return made
-
-
-def ended(world: World, files: PartitionFiles, epoch: int, job: Job, status: Any) -> None:
-    world.alone(files.compactor.commit(Finish(epoch, job.id, status, "so")))
-
-
-def moved(world: World, files: PartitionFiles, epoch: int) -> SegmentRef:
-    job = begun(world, files, epoch)
-    (ref,) = world.alone(files.head()).runs[0].segments
-    made = copied(world, job, ref)
-    world.alone(files.manifest.commit(CommitRelocation(epoch, job.id, ((ref.id, made),), ())))
-    ended(world, files, epoch, job, "completed")
-    return made
-
-
-def cold_keys(world: World) -> set[str]:
-    return set(world.elsewhere.get(COLD, {}))
+from tests.protocol.homes import COLD, begun, cold_keys, compacted, copied, ended, head, moved, opened, relocation
+from tests.protocol.scene import GRACE_MS, KEYS, Held
 
 
 def sweeps(world: World, count: int = 4) -> list[Pass]:
@@ -97,10 +22,6 @@ def sweeps(world: World, count: int = 4) -> list[Pass]:
         done.append(world.alone(sweep(opened(), GRACE_MS)))
         world.now_ms += GRACE_MS
     return done
-
-
-def head(world: World) -> Manifest:
-    return world.alone(opened().head())
 
 
 def test_what_is_named_there_stays_and_an_orphan_goes() -> None:

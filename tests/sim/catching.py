@@ -4,19 +4,24 @@ imports find the source sabotaged.
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
 
+import contextlib
 import importlib
+import io
 import json
 import multiprocessing
+import multiprocessing.pool
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from tests.sim.sabotage_line import Sabotage
 from tests.sim.sabotaged import Finder
 
-__all__ = ["Outcome", "Rate", "Record", "rated", "searched"]
+__all__ = ["Outcome", "Rate", "Record", "rated", "searched", "tested"]
 
 Work = tuple[str, Sabotage, Sequence[int]]
 
@@ -27,7 +32,7 @@ class Outcome(NamedTuple):
     sabotage: Sabotage
     seed: int | None  # that caught it; None: it escaped
     played: int
-    found: str
+    found: str  # the violation, or the test that failed; nothing: it escaped
 
 
 def _first(work: Work) -> Outcome:
@@ -41,6 +46,15 @@ def _first(work: Work) -> Outcome:
         if found.violation is not None:
             return Outcome(sabotage, seed, played, found.violation)
     return Outcome(sabotage, None, len(seeds), "")
+
+
+def _by_test(sabotage: Sabotage) -> Outcome:
+    """In a fresh process: whether its test fails."""
+    assert not any(module.startswith("lithify") for module in sys.modules), "the product must be imported sabotaged"
+    sys.meta_path.insert(0, Finder(sabotage))
+    with contextlib.redirect_stdout(io.StringIO()):
+        ended = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", sabotage.test])
+    return Outcome(sabotage, None, 0, f"{sabotage.test} fails" if ended == pytest.ExitCode.TESTS_FAILED else "")
 
 
 class Rate(NamedTuple):
@@ -63,16 +77,24 @@ def _all(work: Work) -> Rate:
 
 def rated(module: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Rate]:
     """As `searched`, but every seed is played."""
-    processes = len(os.sched_getaffinity(0))
-    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+    with _pool() as pool:
         yield from pool.imap_unordered(_all, [(module, *each) for each in work])
 
 
 def searched(module: str, work: Iterable[tuple[Sabotage, Sequence[int]]]) -> Iterator[Outcome]:
     """`module`: the one whose `play` plays a seed."""
-    processes = len(os.sched_getaffinity(0))
-    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=1) as pool:
+    with _pool() as pool:
         yield from pool.imap_unordered(_first, [(module, *each) for each in work])
+
+
+def tested(sabotages: Iterable[Sabotage]) -> Iterator[Outcome]:
+    """Each with its own test."""
+    with _pool() as pool:
+        yield from pool.imap_unordered(_by_test, sabotages)
+
+
+def _pool() -> multiprocessing.pool.Pool:
+    return multiprocessing.get_context("fork").Pool(len(os.sched_getaffinity(0)), maxtasksperchild=1)
 
 
 class Record(NamedTuple):
@@ -86,19 +108,20 @@ class Record(NamedTuple):
         return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
 
     def replayed(self, part: int = 0, parts: int = 1) -> Iterator[Outcome]:
-        """Of each sabotage whose seed is known, or of every so-many-th, what that finds today."""
+        """Of each sabotage whose seed or test is known, or of every so-many-th, what that finds today."""
         known = self.caught()
-        mine = [each for each in self.sabotages if each.name in known][part::parts]
-        return searched(self.history, [(each, [known[each.name]["seed"]]) for each in mine])
+        mine = [each for each in self.sabotages if each.name in known or each.test][part::parts]
+        seeds = [(each, [known[each.name]["seed"]]) for each in mine if each.name in known]
+        yield from searched(self.history, seeds)
+        yield from tested([each for each in mine if each.name not in known])
 
     def caught(self) -> dict[str, Any]:
-        """Those on record whose seed is known. Of the others the histories have changed since they were caught, and a
-        seed is sought: its `seed` is null."""
+        """Those on record whose seed is known. The `seed` of the others is null."""
         return {name: kept for name, kept in self.read().items() if kept["seed"] is not None}
 
     def still_caught(self) -> set[str]:
         """The names of those that the seeds on record catch today."""
-        caught = {outcome.sabotage.name for outcome in self.replayed() if outcome.seed is not None}
+        caught = {outcome.sabotage.name for outcome in self.replayed() if outcome.found}
         print(f"{len(caught)} of {len(self.sabotages)} are caught by the seeds on record", file=sys.stderr)
         return caught
 
@@ -108,8 +131,8 @@ class Record(NamedTuple):
         escaped = 0
         for result in results:
             sabotage, seed, _, found = result
-            escaped += seed is None
-            caught = "ESCAPED" if seed is None else f"caught by seed {seed}"
+            escaped += not found
+            caught = "ESCAPED" if not found else "caught by its test" if seed is None else f"caught by seed {seed}"
             print(f"{sabotage.rule:26} {sabotage.name:55} {caught:22} {found[:110]}", flush=True)
             if keep and (seed is not None or forget):
                 self._keep(result)

@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     CLASS: NOWHERE | {"cold.storage.class": CLASS.partition(":")[2]},
 }
 BOUNDS = {
-    "local.retention.ms": ("0", "500", "3000", "-2"),
+    "local.retention.ms": ("0", "500", "3000", "20000", "-2"),
     "local.retention.bytes": ("-2", "-2", "0", "1200", "4000"),
     "hot.retain.segments": ("0", "0", "1", "4"),
 }

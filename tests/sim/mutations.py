@@ -1,7 +1,7 @@
 """`python -m tests.sim.mutations search|replay|renew`: each sabotage in a process of its own, whose imports find the
-source sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record,
-`renew` looks for other seeds where those on record catch nothing any more; `rates` says how many of the first seeds of
-its focus catch each.
+source sabotaged; no file is touched. `search` looks for a seed that catches it, `replay` plays the seeds on record and
+runs the tests of those that have none, `renew` looks for other seeds where those on record catch nothing any more;
+`rates` says how many of the first seeds of its focus catch each.
 
 The parent imports nothing of the product, so that its children import it sabotaged.
 """
@@ -50,12 +50,12 @@ def candidates(sabotage: Sabotage, count: int) -> list[int]:
 def table() -> list[str]:
     """The record, as docs/protocol.md shows it."""
     record = RECORD.read()
-    rows = [f"| {s.rule} | {s.name} | `{s.file}` | {_played(record[s.name])} |" for s in SABOTAGES]
+    rows = [f"| {s.rule} | {s.name} | `{s.file}` | {_caught(s, record[s.name])} |" for s in SABOTAGES]
     return ["| Rule | Sabotage | In | Seeds to catch it |", "|---|---|---|--:|", *rows]
 
 
-def _played(kept: dict[str, Any]) -> str:
-    return "sought" if kept["seed"] is None else f"{kept['played']:,}"
+def _caught(sabotage: Sabotage, kept: dict[str, Any]) -> str:
+    return f"`{sabotage.test}`" if kept["seed"] is None else f"{kept['played']:,}"
 
 
 def main() -> int:

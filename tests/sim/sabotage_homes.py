@@ -4,6 +4,9 @@ from tests.sim.sabotage_line import Sabotage
 
 __all__ = ["OF_HOMES"]
 
+P13_TESTS = "tests/protocol/test_p13_relocation.py::"
+P18_TESTS = "tests/protocol/test_p18_sweep_of_homes.py::"
+
 OF_HOMES = (
     Sabotage(
         "a move is committed before its copies are looked at",
@@ -28,6 +31,7 @@ OF_HOMES = (
         "dict.fromkeys(map(physical, manifest.homes)):",
         "dict.fromkeys(map(physical, manifest.homes[:1])):",
         focus="homes",
+        test=P13_TESTS + "test_a_sweep_lists_every_home",
     ),
     Sabotage(
         "a home is not noted before segments are uploaded to it",
@@ -44,6 +48,7 @@ OF_HOMES = (
         "homes = head.homes if self.home",
         "if self.home in head.homes:\n            return Already(None)\n        homes = head.homes if self.home",
         focus="homes",
+        test=P18_TESTS + "test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile",
     ),
     Sabotage(
         "a home is forgotten by a head of long ago",
@@ -52,6 +57,7 @@ OF_HOMES = (
         "if head.id != self.at or left == head.homes:",
         "if left == head.homes:",
         focus="homes",
+        test=P18_TESTS + "test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile",
     ),
     Sabotage(
         "a home is forgotten in which segments are",
@@ -60,6 +66,7 @@ OF_HOMES = (
         "gone = frozenset(self.homes) - named_homes(head)",
         "gone = frozenset(self.homes)",
         focus="homes",
+        test=P13_TESTS + "test_a_home_in_which_a_segment_is_stays_noted",
     ),
     Sabotage(
         "a home is forgotten while a job may upload to it",
@@ -68,6 +75,7 @@ OF_HOMES = (
         " or may_upload(await files.compactor_state(), home)):",
         "):",
         focus="homes",
+        test=P18_TESTS + "test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile",
     ),
     Sabotage(
         "a home is never forgotten",
@@ -84,6 +92,7 @@ OF_HOMES = (
         "(deleted if goes else kept)",
         "(deleted if goes or home else kept)",
         focus="homes",
+        test=P18_TESTS + "test_a_job_protects_its_copies_there_even_after_its_end",
     ),
     Sabotage(
         "a sweep of another home leaves its orphans",
@@ -212,6 +221,7 @@ OF_HOMES = (
         "if any(done.id == self.job for done in head.completed_jobs):",
         "if not self.copies:",
         focus="homes",
+        test=P13_TESTS + "test_a_relocation_without_copies_is_committed_once",
     ),
     Sabotage(
         "a fenced compactor commits a relocation",
@@ -220,6 +230,7 @@ OF_HOMES = (
         "            return Refused(lost)\n        jobs = (",
         "            pass\n        jobs = (",
         focus="homes",
+        test=P13_TESTS + "test_a_fenced_compactor_neither_notes_a_home_nor_commits",
     ),
     Sabotage(
         "a tier takes what has moved",
@@ -228,6 +239,7 @@ OF_HOMES = (
         " or lies_elsewhere(run)]",
         "]",
         focus="homes",
+        test="tests/compactor/test_tiers.py::test_what_has_moved_is_no_part_of_a_tier",
     ),
     Sabotage(
         "a request to move everything counts as one for its sources",
@@ -236,5 +248,6 @@ OF_HOMES = (
         "    merged = frozenset[str]() if done.relocates else frozenset(done.sources)",
         "    merged = frozenset(done.sources)",
         focus="homes",
+        test="tests/compactor/test_requests_by_sources.py::test_what_is_moved_is_still_asked_for",
     ),
 )

@@ -12,3 +12,4 @@ class Sabotage(NamedTuple):
     old: str  # its first occurrence is replaced
     new: str
     focus: str = ""  # of the histories in which it shows soonest (tests/sim/foci.py)
+    test: str = ""  # that fails with it, where histories come into its circumstances too rarely

@@ -271,3 +271,19 @@ def test_a_missing_source_of_a_copy_that_the_store_makes(lithify_s3: S3Server, b
         moved(homes, HERE, "class:STANDARD_IA")
     assert caught.value.key == OLD
     homes.close()
+
+
+def test_what_a_filesystem_of_fsspec_took_is_read_back(tmp_path: Any) -> None:
+    """Its size is right, and nobody else would have noticed."""
+
+    class Damaging(FsspecStore):
+        def upload(self, key: str, local: str) -> None:
+            super().upload(key, local)
+            self.put(key, b"!" + BODY[1:])
+
+    here, cold = MemoryStore(), Damaging(f"file://{tmp_path}/cold")
+    here.put(OLD, BODY)
+    homes = Homes({HERE: here, "cold": Cold("cold", cold)})
+    with pytest.raises(Unavailable, match="the copy is damaged, and was deleted"):
+        moved(homes, HERE, "cold")
+    assert content(cold) is None

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from lithify.manifest.config import validate
 from lithify.manifest.homes import HERE
 from lithify.store.cold import Cold
+from lithify.store.deadline import Deadline
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.fetching import APART_THREADS_MAX, soon
-from lithify.store.home_names import STORAGE_CLASSES, check_home_name, physical
+from lithify.store.home_names import STORAGE_CLASSES, check_home_name, physical, spelled, storage_class
 from lithify.store.homes import Homes, only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
@@ -246,12 +248,12 @@ class Stalled(Wrapped):
 def test_requests_have_a_limit_and_whoever_waits_for_it_too_long_hears_of_it() -> None:
     stalled = Stalled()
     stalled.put(KEY, b"xy")
-    cold = Cold("s3://far/p", stalled, requests_max=2, wait_s=0.0)
+    cold = Cold("s3://far/p", stalled, Deadline(requests_max=2, turn_s=0.0))
     with ThreadPoolExecutor(2) as pool:
         begun = [pool.submit(cold.read, KEY, 0, 1) for _ in range(2)]
         for _ in begun:
             assert stalled.waiting.acquire(timeout=60)
-        with pytest.raises(Unavailable, match="home s3://far/p is slow: its 2 requests at a time are under way"):
+        with pytest.raises(Unavailable, match="home s3://far/p: it is slow: its 2 requests at a time are under way"):
             cold.head(KEY)
         stalled.goes_on.set()
         assert [each.result() for each in begun] == [b"x", b"x"]
@@ -261,7 +263,7 @@ def test_requests_have_a_limit_and_whoever_waits_for_it_too_long_hears_of_it() -
 def test_fetches_of_a_stalled_home_take_no_thread_from_the_warehouse() -> None:
     stalled = Stalled()
     stalled.put(KEY, b"xy")
-    cold, name = Cold("s3://far/p", stalled, requests_max=64), threading.current_thread().name
+    cold, name = Cold("s3://far/p", stalled, Deadline(requests_max=64)), threading.current_thread().name
     waiting = [soon(lambda: cold.read(KEY, 0, 1), far=True, apart=cold.apart) for _ in range(3 * APART_THREADS_MAX)]
     for _ in range(APART_THREADS_MAX):
         assert stalled.waiting.acquire(timeout=60)
@@ -286,3 +288,37 @@ def test_a_wrapper_passes_everything_on() -> None:
     methods = {name for name in dir(Store) if not name.startswith("_")} - {"same_as", "once"}
     assert methods <= vars(Wrapped).keys()
     assert Wrapped(open_store("memory://wrapped")).same_as is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("s3://b/p", "s3://b/p"),
+        ("s3://b/p/", "s3://b/p"),
+        ("s3://b//p", "s3://b/p"),
+        ("s3://b/./p/.", "s3://b/p"),
+        ("S3://b/p", "s3://b/p"),
+        ("s3a://b/p", "s3://b/p"),
+        ("s3://b/P", "s3://b/P"),
+        ("s3://b/", "s3://b"),
+        ("file:///mnt/cold/", "file:///mnt/cold"),
+        ("FILE:///mnt//cold", "file:///mnt/cold"),
+        ("local:///mnt/cold", "file:///mnt/cold"),
+        ("file:////mnt/./cold//", "file:///mnt/cold"),
+        ("file:///mnt/a/../cold", "file:///mnt/a/../cold"),
+        ("GS://b/p//", "gs://b/p"),
+        ("class:STANDARD_IA", "class:STANDARD_IA"),
+        ("", ""),
+    ],
+)
+def test_a_home_has_one_spelling(given: str, kept: str) -> None:
+    assert spelled(given) == spelled(kept) == kept
+    if storage_class(given) is None:
+        assert validate({"cold.location": given})["cold.location"] == kept
+
+
+@pytest.mark.parametrize("given", ["S3A://other//p/", "s3://other/p", "s3://other/./p"])
+def test_its_options_are_found_however_it_is_spelled(given: str) -> None:
+    homes = opened_homes("s3://bucket/p", {"homes": {given: {"key": "cold", "secret": "y"}}})
+    for home in ("s3://other/p", "s3://other/p/"):
+        assert s3_of(homes.store(home))._options.secrets().get("key") == "cold"

@@ -1,0 +1,76 @@
+"""P13, P5, P18 where segments change their home: a relocation is committed once, by the owner alone, and no edit
+forgets a home in which something is (docs/rfcs/0031)."""
+
+import pytest
+from msgspec.structs import replace
+
+from lithify.gc.collect import sweep
+from lithify.manifest.keys import SegmentId
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.relocations import CommitRelocation, ForgetHomes, UseHome
+from lithify.store.errors import Fenced
+from lithify.store.port import HERE
+from tests.protocol.homes import COLD, begun, compacted, copied, head, moved, relocation
+from tests.protocol.scene import GRACE_MS, KEYS, append, claim, compact
+
+COLDER = "memory://colder"
+
+
+def test_a_relocation_whose_answer_was_lost_is_committed_once() -> None:
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    (ref,) = head(world).runs[0].segments
+    edit = CommitRelocation(epoch, job.id, ((ref.id, copied(world, job, ref)),), ())
+    world.alone(files.manifest.commit(edit))
+    once = head(world)
+    world.alone(files.manifest.commit(edit))
+    assert head(world) == once
+
+
+def test_a_relocation_without_copies_is_committed_once() -> None:
+    world, files, epoch = compacted()
+    edit = CommitRelocation(epoch, begun(world, files, epoch).id, (), ())
+    world.alone(files.manifest.commit(edit))
+    once = head(world)
+    assert [done.id for done in once.completed_jobs][-1] == edit.job
+    world.alone(files.manifest.commit(edit))
+    assert head(world) == once
+
+
+def test_a_fenced_compactor_neither_notes_a_home_nor_commits() -> None:
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    (ref,) = head(world).runs[0].segments
+    made = copied(world, job, ref)
+    world.alone(claim(files))
+    before = head(world)
+    for edit in (CommitRelocation(epoch, job.id, ((ref.id, made),), ()), UseHome(epoch, COLD)):
+        with pytest.raises(Fenced):
+            world.alone(files.manifest.commit(edit))
+    assert head(world) == before
+
+
+def test_a_home_in_which_a_segment_is_stays_noted() -> None:
+    """Whatever a sweep found: a home that is not mounted looks empty."""
+    world, files, epoch = compacted()
+    moved(world, files, epoch)
+    world.alone(files.manifest.commit(ForgetHomes((COLD,), head(world).id)))
+    assert head(world).homes == (COLD,)
+
+
+def test_a_sweep_lists_every_home() -> None:
+    world, _, epoch = compacted()
+    files = PartitionFiles(KEYS, homes=frozenset({HERE, COLD, COLDER}))
+    moved(world, files, epoch)
+    world.alone(files.manifest.commit(UseHome(epoch, COLDER)))
+    world.alone(append(files))
+    world.alone(compact(files, epoch))
+    job = relocation(head(world), id=SegmentId.for_job(1, "d" * 16))
+    (ref, *_) = head(world).runs[0].segments
+    orphan = replace(ref, id=SegmentId.for_output(job.id, 1, 0, "2" * 16), home=COLDER)
+    world.elsewhere[COLDER] = {KEYS.segment(orphan.id): (b"copy", world.now_ms)}
+    for _ in range(3):
+        world.now_ms += GRACE_MS
+        world.alone(sweep(files, GRACE_MS))
+    assert world.elsewhere[COLDER] == {}
+    assert head(world).homes == (COLD,)
