@@ -22,6 +22,7 @@ from lithify.compactor.policy import (
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.compactor.split import ranges_without_weights
+from lithify.manifest.cold_price import ColdPrice, cold_price
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
 from lithify.manifest.jobs import CompactorState, Estimate
@@ -101,6 +102,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     owed: Owed
     compactor: Owner | None  # None: there has been none yet
     beside: Beside | None = None  # what relieves the partition while its job runs
+    cold: ColdPrice | None = None  # of what the work takes from cold homes; None: nothing
     ranges_exact: bool = False  # the number of ranges in `estimate` is the number that will run
 
     __repr__ = short_repr
@@ -159,12 +161,18 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
         sources=tuple(unit.id for unit in due.units) if due else (),
         inputs=tuple(map(_input, due.units)) if due else (),
         estimate=foretold,
+        cold=_cold(due.units, reading) if due else None,
         ranges_exact=foretold is not None and counted_all,
         passed=decided.passed,
         owed=_owed(debt),
         compactor=_owner(reading.state, reading.now_ms),
         beside=_beside(action, reading),
     )
+
+
+def _cold(chosen: Sequence[Unit], reading: Reading) -> ColdPrice | None:
+    price = cold_price((segment for unit in chosen for segment in unit.segments), reading.config, reading.now_ms)
+    return price if price.segments else None
 
 
 def _input(unit: Unit) -> Input:

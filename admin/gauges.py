@@ -5,9 +5,26 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from lithify.admin.home_watch import HOMES_MAX
+from lithify.admin.homes import HomeUse
 from lithify.admin.survey import Overview, PartitionSurvey
+from lithify.store.port import HERE
+from lithify.store.urls import shown
 
-__all__ = ["GAUGES", "OTHER", "TOPICS_MAX", "UNREADABLE", "Gauge", "Metric", "Series", "gauged", "topics_shown"]
+__all__ = [
+    "AWAY",
+    "GAUGES",
+    "HOMES_MAX",
+    "OTHER",
+    "TOPICS_MAX",
+    "UNREADABLE",
+    "Gauge",
+    "Metric",
+    "Series",
+    "gauged",
+    "home_label",
+    "topics_shown",
+]
 
 TOPICS_MAX = 200
 OTHER = "_other"  # the topic under which those beyond the bound are summed
@@ -47,22 +64,36 @@ def topics_shown(overview: Overview, topics_max: int) -> frozenset[str]:
     return frozenset(ranked[:topics_max]) - {OTHER}
 
 
+def _homes_shown(overview: Overview) -> frozenset[str]:
+    """The labels of the warehouse and of the largest other homes: topics may name ever new ones."""
+    sizes: defaultdict[str, int] = defaultdict(int)
+    for each in overview.partitions:
+        for use in each.homes:
+            sizes[home_label(use.home)] += use.bytes
+    ours = home_label(HERE)
+    others = sorted((home for home in sizes if home != ours), key=lambda home: (sizes[home], home), reverse=True)
+    return frozenset((ours, *others[:HOMES_MAX]))
+
+
 def gauged(overview: Overview, topics_max: int) -> dict[str, Series]:
     """The series of each gauge, by its name."""
     shown, now_ms = topics_shown(overview, topics_max), overview.at_ms + overview.age_ms
+    homes = _homes_shown(overview)
     found: dict[str, Series] = {}
     for gauge in GAUGES:
         series: dict[tuple[str, ...], float] = {}
         for each in overview.partitions:
             topic = each.topic if each.topic in shown else OTHER
             for labels, value in gauge.values(each, now_ms):
-                place = (topic, *labels)
+                by_home = gauge.metric.labels[-1] == "home" and labels[0] not in homes
+                place = (topic, OTHER) if by_home else (topic, *labels)
                 series[place] = gauge.fold(series[place], value) if place in series else value
         found[gauge.metric.name] = series
     unreadable: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for failed in overview.failed:
         unreadable[failed.topic if failed.topic in shown else OTHER,] += 1
-    return found | {UNREADABLE.name: unreadable}
+    away = {(home_label(state.home),): float(bool(state.away)) for state in overview.homes}
+    return found | {UNREADABLE.name: unreadable, AWAY.name: away}
 
 
 UNREADABLE = Metric(
@@ -70,6 +101,14 @@ UNREADABLE = Metric(
     "gauge",
     ("topic",),
     "partitions that the survey could not read; a topic whose configuration cannot be read counts as one",
+)
+
+
+AWAY = Metric(
+    "lithify_home_away",
+    "gauge",
+    ("home",),
+    "1 if a home besides the warehouse does not answer, refuses, or is not mounted, else 0; at most 16 of them",
 )
 
 
@@ -101,6 +140,14 @@ def _seconds(ms: int) -> float:
 
 def _debt_ages(each: PartitionSurvey, now_ms: int) -> Values:
     return [((debt.debt,), _seconds(now_ms - debt.since_ms)) for debt in each.debts]
+
+
+def _by_home(each: PartitionSurvey, of: Callable[[HomeUse], float]) -> Values:
+    return [((home_label(use.home),), of(use)) for use in each.homes]
+
+
+def home_label(home: str) -> str:
+    return "warehouse" if home == HERE else shown(home)
 
 
 GAUGES: tuple[Gauge, ...] = (
@@ -227,6 +274,15 @@ GAUGES: tuple[Gauge, ...] = (
         "lithify_garbage_manifests",
         "manifests that were pinned, and wait for a collector to look at them",
         lambda p: p.waiting.manifests,
+    ),
+    # Where it is
+    _by("home", "lithify_home_segments", "live segments by home", lambda p: _by_home(p, lambda use: use.segments)),
+    _by("home", "lithify_home_bytes", "bytes of live segments by home", lambda p: _by_home(p, lambda use: use.bytes)),
+    _by(
+        "home",
+        "lithify_home_garbage_bytes",
+        "bytes of replaced segments by home, which wait for the collector",
+        lambda p: _by_home(p, lambda use: use.retired_bytes),
     ),
     # Consumers
     _sum("lithify_consumers", "named consumers, counted in each partition", lambda p: p.consumers.count),

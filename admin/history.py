@@ -17,6 +17,7 @@ from lithify.manifest.model import Key
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.retention import floor_at
 from lithify.manifest.walk import FoundPartition
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.partitioner import partition_for_key
 from lithify.segment.stayed import stays
 from lithify.store.errors import InvalidRequest, NotFound
@@ -76,6 +77,7 @@ class KeyHistory(msgspec.Struct, frozen=True, kw_only=True):
     versions: tuple[KeyVersion, ...]  # by partition, the home first; in each from the latest to the oldest
     more: bool  # older ones were left out
     jobs: tuple[CompactionInfo, ...] = ()  # only if traced: that wrote copies, as far as they are remembered
+    cold_segments_read: int = 0  # segments outside the warehouse that this answer took
 
     __repr__ = short_repr
 
@@ -99,16 +101,26 @@ def history(
     homes = [partition_for_key(key, count) for count in reversed(places.counts)]
     numbers = dict.fromkeys(homes) if partition is None else [partition]
     versions: list[KeyVersion] = []
+    cold_reads = ColdReads()
     for number in numbers:
         at = FoundPartition(partition_of(found, number), found)
-        head, stored = stored_versions(known, at, key, limit + 1, values=values, trace=trace)
+        reads = ColdReads(cold_reads)  # of each partition, since ids are those of a partition
+        head, stored = stored_versions(known, at, key, limit + 1, reads, values=values, trace=trace)
         floor = floor_at(bounded(head, found), known.driver.now_ms())
         told = _versions(stored, places, key, number, floor)
         versions += _traced(known, at, list(told), stored) if trace else told
     shown = tuple(versions[:limit])
     wrote = dict.fromkeys(copy.job for version in shown for copy in version.copies if copy.job)
     jobs = tuple(info for job in wrote if (info := _remembered(known, job)) is not None)
-    return KeyHistory(topic=topic, key=key, home=homes[0], versions=shown, more=len(versions) > limit, jobs=jobs)
+    return KeyHistory(
+        topic=topic,
+        key=key,
+        home=homes[0],
+        versions=shown,
+        more=len(versions) > limit,
+        jobs=jobs,
+        cold_segments_read=cold_reads.count,
+    )
 
 
 def _remembered(known: KnownPartitions, job: str) -> CompactionInfo | None:

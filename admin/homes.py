@@ -19,7 +19,7 @@ from lithify.store.home_names import physical
 from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
 
-__all__ = ["HomeUse", "PartitionHomes", "adopt", "relocate", "status"]
+__all__ = ["HomeUse", "PartitionHomes", "adopt", "relocate", "status", "uses"]
 
 
 class HomeUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,12 +64,17 @@ def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_
         topic=manifest.topic,
         partition=manifest.partition,
         cold_home=config.cold_home,
-        homes=tuple(_use(manifest, home) for home in (HERE, *manifest.homes)),
+        homes=uses(manifest),
         due_segments=len(chosen),
         due_bytes=sum(unit.bytes for unit in chosen),
         why_none=due if isinstance(due, str) else "",
         moving=moving,
     )
+
+
+def uses(manifest: Manifest) -> tuple[HomeUse, ...]:
+    """What a partition has in each of its homes, the warehouse first."""
+    return tuple(_use(manifest, home) for home in (HERE, *manifest.homes))
 
 
 def _use(manifest: Manifest, home: str) -> HomeUse:

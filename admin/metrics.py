@@ -1,19 +1,21 @@
 """Metrics for Prometheus: what the survey says, what this process did, and what it asked of the store
 (docs/metrics.md)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from lithify.admin.counters import BUCKETS_S, COUNTERS, DURATION, Tally
-from lithify.admin.gauges import GAUGES, TOPICS_MAX, UNREADABLE, Metric, Series, gauged
+from lithify.admin.gauges import AWAY, GAUGES, TOPICS_MAX, UNREADABLE, Metric, Series, gauged
+from lithify.admin.home_metrics import HOME_METRICS, by_home
 from lithify.admin.survey import Overview
 from lithify.events.types import Event
 from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import LithifyError
-from lithify.store.port import PRICES_USD, RequestCounts
+from lithify.store.port import RequestCounts, Store
+from lithify.store.prices import PRICES_USD
 from lithify.store.timings import REQUEST_BOUNDS_S, RequestTimes, Spans
 
 __all__ = ["MEDIA_TYPE", "METRICS", "Metrics"]
@@ -33,7 +35,7 @@ _SKEW = Metric("lithify_clock_skew_seconds", "gauge", (), "how far this machine'
 _REQUESTS = Metric("lithify_requests_total", "counter", ("request",), "requests of this process to the store")
 _DOLLARS = Metric("lithify_request_dollars_total", "counter", ("request",), "those requests at S3's list prices")
 _BYTES = Metric("lithify_request_bytes_total", "counter", ("kind",), "bytes that they have read and written")
-_OF_SURVEY = (_SUCCESS, _COMPLETE, _AGE, _TOOK, _SKEW, UNREADABLE)
+_OF_SURVEY = (_SUCCESS, _COMPLETE, _AGE, _TOOK, _SKEW, UNREADABLE, AWAY)
 _CONFLICTS = Metric(
     "lithify_commit_conflicts_total",
     "counter",
@@ -74,14 +76,14 @@ _CACHE_FAILURES = Metric(
 )
 _OF_CACHE = (_CACHE_READS, _CACHE_BYTES, _CACHE_FAILURES)
 
-_OF_PROCESS = (*COUNTERS, DURATION, *_OF_STORE, *_OF_CACHE)
+_OF_PROCESS = (*COUNTERS, DURATION, *_OF_STORE, *HOME_METRICS, *_OF_CACHE)
 
 METRICS: tuple[Metric, ...] = (*(gauge.metric for gauge in GAUGES), *_OF_SURVEY, *_OF_PROCESS)
 
 
 class Metrics:
     """Thread-safe. `overview`: of `Admin`; `requests`, `times`: of the store that it asks; `disk_cache`: of its
-    `Homes`. `sink`: for a compactor and the collectors of this process."""
+    `Homes`, which are `homes`. `sink`: for a compactor and the collectors of this process."""
 
     def __init__(
         self,
@@ -90,11 +92,13 @@ class Metrics:
         topics_max: int = TOPICS_MAX,
         times: Callable[[], RequestTimes] = RequestTimes,
         disk_cache: Callable[[], DiskCacheCounts] = DiskCacheCounts,
+        homes: Iterable[tuple[str, Store]] = (),
     ) -> None:
         self._overview = overview
         self._requests = requests
         self._times = times
         self._disk_cache = disk_cache
+        self._homes = homes
         self._topics_max = topics_max
         self._tally = Tally(topics_max)
         self._registry = CollectorRegistry(auto_describe=False)
@@ -114,6 +118,7 @@ class Metrics:
         yield from (_family(metric, counted[metric.name]) for metric in COUNTERS)
         yield _histogram(DURATION, self._tally.durations(), BUCKETS_S)
         yield from self._of_store()
+        yield from (_family(metric, series) for metric, series in by_home(self._homes))
         yield from self._of_disk_cache()
 
     def _of_survey(self) -> Iterator[Any]:
@@ -130,7 +135,7 @@ class Metrics:
         yield _family(_TOOK, {(): overview.took_ms / 1000})
         yield _family(_SKEW, {(): overview.clock_skew_ms / 1000})
         found = gauged(overview, self._topics_max)
-        yield _family(UNREADABLE, found[UNREADABLE.name])
+        yield from (_family(metric, found[metric.name]) for metric in (UNREADABLE, AWAY))
         yield from (_family(gauge.metric, found[gauge.metric.name]) for gauge in GAUGES)
 
     def _of_store(self) -> Iterator[Any]:

@@ -35,7 +35,7 @@ def observe(
     """
     admin, homes = Admin(warehouse, survey_ms=survey_ms), warehouse.driver.homes
     store = homes.here
-    metrics = Metrics(admin.overview, store.requests, topics_max, store.request_times, homes.cache_counts)
+    metrics = Metrics(admin.overview, store.requests, topics_max, store.request_times, homes.cache_counts, homes)
     meter = (provider or get_meter_provider()).get_meter("lithify")
     shared = _Shared(metrics)
     for metric in METRICS:

@@ -13,6 +13,7 @@ from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text, pin_text
 from lithify.manifest.walk import FoundPartition
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.scan import records
 from lithify.segment.segments import Segments
 from lithify.store.errors import Corrupt, NotFound, Unavailable
@@ -44,11 +45,18 @@ class Stored(NamedTuple):
 
 
 def stored_versions(
-    known: KnownPartitions, found: FoundPartition, key: bytes, limit: int, *, values: bool, trace: bool
+    known: KnownPartitions,
+    found: FoundPartition,
+    key: bytes,
+    limit: int,
+    cold_reads: ColdReads,
+    *,
+    values: bool,
+    trace: bool,
 ) -> tuple[Manifest, list[list[Stored]]]:
     """The head, and the latest `limit` versions in a partition, the latest first: of each its copies, the live one
     first. `trace`: also look into what only checkpoints keep."""
-    segments = Segments(found.keys, known.driver.homes)
+    segments = Segments(found.keys, known.driver.homes, cold_reads)
     for _ in range(_HEADS_MAX):
         head, places = known.run(found.keys, lambda files: _places(files, trace=trace))
         try:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lithify.admin.home_watch import HomeState
+from lithify.admin.homes import HomeUse, uses
 from lithify.admin.overdue import due_since_ms, overdue, taken_by
 from lithify.admin.partitions import Failed
 from lithify.compactor.info import compaction_id
@@ -107,6 +109,7 @@ class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
     uploads: int = 0  # that stand
     waiting: Waiting
     consumers: Consumers
+    homes: tuple[HomeUse, ...] = ()  # the warehouse first
 
     @property
     def debt_bytes(self) -> int:
@@ -123,6 +126,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     clock_skew_ms: int  # how far this machine's clock is ahead of the store's
     partitions: tuple[PartitionSurvey, ...]  # by topic and number
     failed: tuple[Failed, ...]  # that could not be read
+    homes: tuple[HomeState, ...] = ()  # besides the warehouse, in which a partition has something
     whole: bool = True  # False: the first survey is under way, and these are the partitions that it has read so far
 
 
@@ -182,6 +186,7 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
             since_ms=waits_since_ms,
         ),
         consumers=_consumers(manifest, floor),
+        homes=uses(manifest),
     )
 
 

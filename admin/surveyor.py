@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from lithify.admin.home_watch import HomeState, HomeWatch
 from lithify.admin.partitions import Failed
 from lithify.admin.survey import Overview, PartitionSurvey, oldest_waiting, surveyed
 from lithify.admin.topics import bounded
@@ -43,6 +44,7 @@ class Surveyor:
 
     def __init__(self, known: KnownPartitions, fresh_ms: int = SURVEY_MS) -> None:
         self._known = known
+        self._homes = HomeWatch(known.driver.homes)
         self._fresh_ms = fresh_ms
         self._lock = OwnLock()
         self._beginning = OwnLock()
@@ -103,6 +105,7 @@ class Surveyor:
     def _survey(self, began_ms: int) -> Overview:
         walk = self._walk = _Walk(self._known, self._proved_ms, self._replaced, began_ms)
         walk.all()
+        walk.homes = self._homes.look(walk.owners)
         self._proved_ms, self._replaced = walk.proved_ms, walk.replaced
         return walk.overview(self._known.driver.now_ms(), whole=True)
 
@@ -132,6 +135,8 @@ class _Walk:
     ) -> None:
         self.proved_ms: dict[PartitionKeys, int] = {}
         self.replaced: dict[PartitionKeys, tuple[int, int]] = {}
+        self.owners: dict[str, str] = {}  # by home, the key of a file that says whose it is
+        self.homes: tuple[HomeState, ...] = ()
         self._known = known
         self._proved_ms = proved_ms
         self._replaced = replaced
@@ -156,6 +161,7 @@ class _Walk:
             whole=whole,
             partitions=tuple(each for each in found if isinstance(each, PartitionSurvey)),
             failed=tuple(each for each in found if isinstance(each, Failed)),
+            homes=self.homes,
         )
 
     def _look(self, found: FoundPartition | UnreadTopic) -> None:
@@ -194,6 +200,7 @@ class _Walk:
             heads = await _unmoved(files) if proved else None
             self.proved_ms[keys] = now_ms if heads is None else proved_ms
             manifest, state = heads or (await files.live_head(), await files.compactor_state())
+            self.owners.update(dict.fromkeys(manifest.homes, keys.owner))
             reading = Reading.of(bounded(manifest, found.topic), state, config, await Now())
             return surveyed(reading, await self._waits_since_ms(files, reading))
 

@@ -276,6 +276,13 @@ def _details(each: "Explanation") -> "Iterator[str]":
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
         own = f"{counted(foretold.own_gets, 'GET')} and {counted(foretold.own_puts, 'PUT')}"
         yield f"about {_requests_text(gets, puts)}; the compactor itself makes {own} of these, its workers the others"
+    if each.cold is not None:
+        price = each.cold
+        yield (
+            f"takes {counted(price.segments, 'segment')} ({size_text(price.bytes)}) from cold homes: "
+            f"{price.usd:.6f} USD at list prices ({price.retrieval_usd:.6f} retrieval, {price.early_usd:.6f} for their "
+            "minimum storage duration)"
+        )
     if owed.clean_bytes or owed.dirty_bytes or owed.young_bytes:
         oldest = "" if owed.oldest_dirty_ms is None else f"; oldest dirty record: {time_text(owed.oldest_dirty_ms)}"
         yield (

@@ -10,9 +10,20 @@ import click
 import msgspec
 
 from lithify.cli.tables import Columns, drawn, wrapped
-from lithify.cli.terminal import json_bytes, plain
+from lithify.cli.terminal import json_bytes, plain, warn
+from lithify.manifest.words import counted
 
-__all__ = ["Output", "Ticker", "count_text", "counted_text", "is_terminal", "size_text", "terminal_width", "time_text"]
+__all__ = [
+    "Output",
+    "Ticker",
+    "count_text",
+    "counted_text",
+    "is_terminal",
+    "size_text",
+    "tell_cold",
+    "terminal_width",
+    "time_text",
+]
 
 _KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
@@ -206,6 +217,14 @@ def _plain_table(columns: Sequence[str], cells: list[list[str]], title: str) -> 
             for cell, width, name in zip(line, widths, columns, strict=True)
         ]
         click.echo("  ".join(padded).rstrip())
+
+
+def tell_cold(topic: str, segments: int) -> None:
+    """Say on standard error that an answer took segments of a cold home: that may have been slow, and costs retrieval
+    there."""
+    if segments:
+        read = f"{counted(segments, 'segment')} of a cold home {'was' if segments == 1 else 'were'} read"
+        warn(f"{read}; 'lithify home status {topic}' shows what is where")
 
 
 def size_text(size: int) -> str:

@@ -8,7 +8,7 @@ import click
 
 from lithify.admin.interruption import told_to_end
 from lithify.cli.invocation import Invocation, command, key_bytes, text_bytes
-from lithify.cli.output import time_text
+from lithify.cli.output import tell_cold, time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, numbers_text
@@ -209,10 +209,11 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
     if checkpoint is not None and places.growths:  # the checkpoint may be older: its partitions decide
         then = opened.pinned(checkpoint)
         places, number = then.places, partition_now(then.places, wanted)
-        record = then.partitions[number].get(wanted)
+        snapshot = then.partitions[number]
     else:
-        record = _snapshot_of(opened.partition(number), checkpoint).get(wanted)
-    record = here(places, record, number)
+        snapshot = _snapshot_of(opened.partition(number), checkpoint)
+    record = here(places, snapshot.get(wanted), number)
+    tell_cold(topic, snapshot.cold_segments_read)
     if record is None:
         raise NotFound(f"{topic} has no record of this key, or it was deleted")
     sys.stdout.buffer.write(record_line(record, number))
@@ -267,7 +268,7 @@ def export(
 
         with told_to_end(), invocation.output.progress(f"reading {topic}") as tick:
             rows = export_folder(
-                *(opened, invocation.warehouse().store, target, invocation.options_for(target)),
+                *(opened, invocation.warehouse().driver.homes, target, invocation.options_for(target)),
                 Where(engine, master, spark_conf),
                 latest=latest,
                 partition=partition,
@@ -339,6 +340,7 @@ def _write(
             for batch in _limited(found, None if limit is None else limit - sink.rows):
                 sink.write(batch, number)
                 tick(batch.num_rows)
+    tell_cold(topic, opened.cold_segments_read)
     return sink.rows
 
 

@@ -11,6 +11,7 @@ from lithify.admin.daemon import leave_on_signals
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, is_terminal, size_text, time_text
+from lithify.manifest.homes import told
 from lithify.manifest.words import counted, span_text
 
 if TYPE_CHECKING:
@@ -110,10 +111,29 @@ def _show(output: Output, overview: "Overview", rates: Rates) -> None:
     if jobs:
         found = [_job(job, rate_of.get(job.id)) for job in jobs]
         output.table(_JOBS, found, less=("attempt", "kind", "left"), lead="job")
+    _show_homes(output, overview)
     for failed in overview.failed:
         output.line(
             f"! {failed.topic}{'' if failed.partition is None else f'/{failed.partition}'}: {failed.fault.text}"
         )
+
+
+def _show_homes(output: Output, overview: "Overview") -> None:
+    """Where all partitions together have their segments, if not all of it is in the warehouse."""
+    sums: dict[str, list[int]] = {}
+    for use in (use for part in overview.partitions for use in part.homes):
+        so_far = sums.setdefault(use.home, [0, 0, 0])
+        sums[use.home] = [so_far[0] + use.segments, so_far[1] + use.bytes, so_far[2] + use.retired_bytes]
+    if len(sums) > 1:
+        away = {state.home: state.away for state in overview.homes}
+        rows = [
+            (told(home), segments, size_text(size), size_text(retired), "away" if away.get(home) else "")
+            for home, (segments, size, retired) in sorted(sums.items())
+        ]
+        output.table(("home", "#segments", "#size", "#replaced", "state"), rows, less=("replaced",), lead="home")
+    for state in overview.homes:
+        if state.away:
+            output.line(f"! {told(state.home)} is away: {state.away}")
 
 
 def _partition(part: "PartitionSurvey") -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.cli.invocation import Invocation, command, key_bytes
-from lithify.cli.output import Output, counted_text, time_text
+from lithify.cli.output import Output, counted_text, tell_cold, time_text
 
 if TYPE_CHECKING:
     from lithify.admin.history import KeyCopy, KeyHistory, KeyVersion
@@ -30,6 +30,7 @@ def why(
     found = invocation.admin().history(topic, wanted, partition, limit, values=values, trace=True)
     output = invocation.output
     output.answer(found, lambda: _show(output, found))
+    tell_cold(topic, found.cold_segments_read)
 
 
 def _show(output: Output, found: "KeyHistory") -> None:

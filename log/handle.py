@@ -16,6 +16,7 @@ from lithify.manifest.missing import explain_missing
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import Retention, floor_at
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
@@ -42,6 +43,7 @@ class Handle:
         self._deadline_ms: int | None = None  # when the driver stops waiting
         self._gets = PointReads(self._files)
         self._beside_head = BesideHead()
+        self._cold_reads = ColdReads()
 
     def __repr__(self) -> str:
         return f"Partition({self._files.name})"
@@ -53,6 +55,12 @@ class Handle:
     @property
     def number(self) -> int:
         return self._files.keys.partition
+
+    @property
+    def cold_segments_read(self) -> int:
+        """How many segments outside the warehouse this handle's reads have taken something of, in this process and so
+        far; each read counts for itself (docs/homes.md)."""
+        return self._cold_reads.count
 
     def _run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
         with self._lock.mine():
@@ -93,7 +101,7 @@ class Handle:
     def _snapshot(self, manifest: Manifest, checkpoint: Checkpoint | None, ttl_ms: int | None = None) -> Snapshot:
         # A pinned manifest keeps the floor stored when it was pinned.
         floor = self._floor(manifest) if checkpoint is None else manifest.log_start_offset
-        segments = Segments(self._files.keys, self._driver.homes)
+        segments = Segments(self._files.keys, self._driver.homes, ColdReads(self._cold_reads))
         points = self._gets.points(segments, self._driver.cache, manifest)
         told = self._explain_missing
         return Snapshot(segments, points, floor, told, checkpoint, ttl_ms=ttl_ms, commit=self._commit)

@@ -16,6 +16,7 @@ from lithify.manifest.bounds import Bounds
 from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.places_of_keys import KeyPlaces
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.offset_order import in_offset_order, sorts
 from lithify.segment.points import Points
 from lithify.segment.read_batches import schema_of, task_batches
@@ -57,6 +58,7 @@ class Snapshot:
     ) -> None:
         """`points` reads the manifest. `explain` says what a missing object of it means. `ttl_ms`: for so long the
         checkpoint is renewed, if it is a scan's. `commit` applies an edit to the partition."""
+        self._cold_reads = segments.cold_reads or ColdReads()
         self._segments = segments
         self._points = points
         self._manifest = points.manifest
@@ -84,6 +86,12 @@ class Snapshot:
     @property
     def next_offset(self) -> int:
         return self._manifest.next_offset
+
+    @property
+    def cold_segments_read(self) -> int:
+        """Of how many segments outside the warehouse its reads have taken something so far (docs/homes.md). 0: every
+        answer was hot."""
+        return self._cold_reads.count
 
     def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
         """Every stored record with start_offset ≤ offset < end_offset, in offset order, including superseded ones and
@@ -244,8 +252,8 @@ class Snapshot:
     def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool) -> list[Record | None]:
         wanted = check_keys(keys, self._where)
         try:
-            # In order: neighbours are found in the same rows.
-            found = self._points.latest(sorted(set(wanted)), self._floor, here_only=here_only)
+            in_turn = sorted(set(wanted))  # in order: neighbours are found in the same rows
+            found = self._points.latest(in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads)
         except NotFound as missing:
             raise self._explain(self._manifest, missing) from missing
         records = {key: to_record(row) for key, row in found.items() if row.value is not None}

@@ -115,6 +115,12 @@ class Topic:
         """The bounds in the configuration; all None if nothing is deleted by age or size."""
         return policy_of(self._parsed)
 
+    @property
+    def cold_segments_read(self) -> int:
+        """As `Partition.cold_segments_read`, of all its partitions' handles."""
+        with self._handing_out.mine():
+            return sum(part.cold_segments_read for part in self._partitions.values())
+
     def partitions_now(self) -> int:
         """The number of partitions, at most CONFIG_FRESH_MS old. Raises NotFound."""
         self._fresh_config()

@@ -51,6 +51,11 @@ class TopicSnapshot:
     partitions: tuple[Snapshot, ...]  # those that the topic had, by number
     places: KeyPlaces
 
+    @property
+    def cold_segments_read(self) -> int:
+        """As `Snapshot.cold_segments_read`, of all partitions."""
+        return sum(snapshot.cold_segments_read for snapshot in self.partitions)
+
     def scan(
         self,
         tombstones: bool = False,

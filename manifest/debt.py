@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from lithify.manifest.cold import lies_elsewhere, to_relocate
+from lithify.manifest.cold_price import too_dear
 from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import LONG_MAX, TopicConfig, slows_from
 from lithify.manifest.floor import droppable
@@ -263,7 +264,10 @@ class _Books:
         least = self._config.min_cleanable_dirty_ratio
         if not self.dirty_bytes or self.dirty_ratio <= least:
             return NotDue(DebtName.DIRTY.text, f"dirty ratio {self.dirty_ratio:.2f} is not above {least:g}")
-        return self._clean(DebtName.DIRTY, f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}")
+        why = f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}"
+        segments = (segment for unit in self.old for segment in unit.segments)
+        dear = too_dear(segments, self.dirty_bytes, self._config, self._now_ms)
+        return self._clean(DebtName.DIRTY, why) if dear is None else NotDue(DebtName.DIRTY.text, f"{why}, but {dear}")
 
     def _clean_tombstones(self) -> Due | NotDue:
         """After the latest stamped horizon, one clean drops all these tombstones. Under a steady stream of deletes the

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from lithify.manifest.homes import where
+from lithify.manifest.homes import in_warehouse, where
 from lithify.manifest.model import SegmentRef
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.footer import TAIL_BYTES, footer_in, footer_length
 from lithify.segment.page_index import RowGroupIndex
 from lithify.segment.point_parts import WHOLE, Rows, SegmentMap, Span
@@ -50,9 +51,10 @@ class Need:
 class Parts:
     """What is known of segments: from the cache, and from the last wave of fetches. For one thread."""
 
-    def __init__(self, segments: Segments, cache: Cache) -> None:
+    def __init__(self, segments: Segments, cache: Cache, cold_reads: ColdReads | None = None) -> None:
         self._segments = segments
         self._cache = cache
+        self._cold_reads = cold_reads
         self._fetched: dict[Name, Any] = {}
         self._needs: dict[Name, Need] = {}  # since the last wave
         self._maps: dict[str, SegmentMap] = {}  # kept here even if the cache drops them: looks use them
@@ -219,6 +221,8 @@ class Parts:
 
     def _read(self, ref: SegmentRef, span: Span) -> bytes:
         store, key = self._segments.find(ref)
+        if self._cold_reads is not None and not in_warehouse(ref):
+            self._cold_reads.add(ref.id)
         try:
             return store.read(key, *span)
         except (NotFound, Corrupt) as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.key_filter import key_hash
 from lithify.segment.key_map import KeyMap
 from lithify.segment.page_index import RowGroupIndex
@@ -34,33 +35,44 @@ class Points:
         self._cache = cache
         self._key_map = KeyMap(manifest)
 
-    def latest(self, keys: Iterable[bytes], floor: int, *, here_only: bool = False) -> dict[bytes, Row]:
+    def latest(
+        self, keys: Iterable[bytes], floor: int, *, here_only: bool = False, cold_reads: ColdReads | None = None
+    ) -> dict[bytes, Row]:
         """The record with the highest offset ≥ `floor` of each key (possibly a tombstone); keys without one are left
         out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable; Elsewhere if
-        only the warehouse may be asked (`here_only`) and that is not enough."""
+        only the warehouse may be asked (`here_only`) and that is not enough. `cold_reads` counts the segments that are
+        read elsewhere."""
         found: dict[bytes, Row] = {}
         looks: list[_Look] = []
         for key in keys:
             looks.extend(_Look(key, ref) for ref in self._key_map.candidates(key, floor))
             if len(looks) >= LOOKS_MAX:
-                self._look(looks, floor, found, here_only=here_only)
+                self._look(looks, floor, found, cold_reads, here_only=here_only)
                 looks = []
-        self._look(looks, floor, found, here_only=here_only)
+        self._look(looks, floor, found, cold_reads, here_only=here_only)
         return found
 
-    def _look(self, looks: list["_Look"], floor: int, found: dict[bytes, Row], *, here_only: bool) -> None:
+    def _look(
+        self,
+        looks: list["_Look"],
+        floor: int,
+        found: dict[bytes, Row],
+        cold_reads: ColdReads | None,
+        *,
+        here_only: bool,
+    ) -> None:
         """First in the warehouse: what is found there may be newer than all that another home has, which is then not
         asked at all. So such a get is neither slow nor fails with that home."""
-        self._look_at([look for look in looks if in_warehouse(look.ref)], floor, found)
+        self._look_at([look for look in looks if in_warehouse(look.ref)], floor, found, None)
         elsewhere = [look for look in looks if not in_warehouse(look.ref) and not look.is_older_than(found)]
         if here_only and elsewhere:
             raise Elsewhere
-        self._look_at(elsewhere, floor, found)
+        self._look_at(elsewhere, floor, found, cold_reads)
 
-    def _look_at(self, looks: list["_Look"], floor: int, found: dict[bytes, Row]) -> None:
+    def _look_at(self, looks: list["_Look"], floor: int, found: dict[bytes, Row], cold_reads: ColdReads | None) -> None:
         """SUBTLE! Looks may end in any order: a segment whose newest record is older than what was found is not looked
         at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
-        parts = Parts(self._segments, self._cache)
+        parts = Parts(self._segments, self._cache, cold_reads)
         while looks:
             needs: dict[Need, None] = {}  # in order: a simulated history is the same in every process
             waiting: list[_Look] = []

@@ -91,14 +91,17 @@ class SegmentReader:
         columns: Columns = ALL,
         footer: pq.FileMetaData | None = None,
         opens: bool = True,
+        told: Callable[[str], object] | None = None,
     ) -> None:
-        """`footer`: if it is known already. `opens`: whether the footer is read now, and not at its first use."""
+        """`footer`: if it is known already. `opens`: whether the footer is read now, and not at its first use. `told`
+        is called with the segment's id before each request."""
         self.ref = ref
         self.key = key
         self.bytes_read = 0
         self.far = store.far
         self.apart = store.apart
         self._store = store
+        self._told = told
         self._fetch_bytes = min(fetch_bytes, FAR_FETCH_BYTES_MAX) if self.far else fetch_bytes
         self._columns = columns
         self._base = ref.base_offset or 0
@@ -155,6 +158,8 @@ class SegmentReader:
     def request(self, start: int, length: int) -> Callable[[], memoryview]:
         """The request for a part of the object. It does not hold this reader."""
         self.bytes_read += length
+        if self._told is not None:
+            self._told(self.ref.id)
         return partial(_read, self._store, self.key, self.ref.id, start, length)
 
     def wants(self) -> tuple[int, int] | None:

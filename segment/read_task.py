@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from lithify.manifest.bounds import Bounds
+from lithify.manifest.homes import in_warehouse
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -69,6 +70,11 @@ class ReadTask(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def segments(self) -> tuple[SegmentRef, ...]:
         return (*(ref for run in self.runs for ref in run.segments), *self.l0)
+
+    @property
+    def cold_segments(self) -> int:
+        """How many of its segments are outside the warehouse."""
+        return sum(not in_warehouse(ref) for ref in self.segments)
 
     @property
     def read_bounds(self) -> Bounds:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lithify.manifest.homes import Where, refuse_unreachable, where
+from lithify.manifest.homes import Where, in_warehouse, refuse_unreachable, where
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
+from lithify.segment.cold_reads import ColdReads
 from lithify.segment.columns import ALL, Columns
 from lithify.segment.read import FETCH_BYTES_MAX, SegmentReader
 from lithify.segment.verify import check_rows, verify, verify_quick, verify_steps
@@ -18,14 +19,17 @@ __all__ = ["Segments"]
 @dataclass(frozen=True, slots=True)
 class Segments:
     """Thread-safe; keeps nothing open. Each method raises InvalidRequest for a segment in none of `homes`, and NotFound
-    or Corrupt like the function of lithify.segment with its name."""
+    or Corrupt like the function of lithify.segment with its name. `cold_reads` counts what its readers read elsewhere
+    than in the warehouse."""
 
     keys: PartitionKeys
     homes: Homes
+    cold_reads: ColdReads | None = None
 
     def reader(self, ref: SegmentRef, fetch_bytes: int = FETCH_BYTES_MAX, *, columns: Columns = ALL) -> SegmentReader:
         """It opens the segment at the first use."""
-        return SegmentReader(*self.find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False)
+        told = None if self.cold_reads is None or in_warehouse(ref) else self.cold_reads.add
+        return SegmentReader(*self.find(ref), ref, fetch_bytes=fetch_bytes, columns=columns, opens=False, told=told)
 
     def verify_quick(self, ref: SegmentRef) -> None:
         verify_quick(*self.find(ref), ref)

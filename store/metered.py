@@ -13,7 +13,6 @@ from lithify.store.driver import monotonic_ms
 from lithify.store.errors import ErrorKind, InvalidRequest, LithifyError, NotFound
 from lithify.store.port import (
     DELETE_KEYS_MAX,
-    PRICES_USD,
     Object,
     ObjectInfo,
     Outcome,
@@ -23,6 +22,7 @@ from lithify.store.port import (
     Store,
     StoreSpec,
 )
+from lithify.store.prices import PRICES_USD
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 from lithify.store.urls import shown

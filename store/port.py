@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from lithify.store.prices import PRICES_USD
 from lithify.store.side_by_side import one_after_the_other
 from lithify.store.timings import RequestTimes
 
@@ -21,7 +22,6 @@ __all__ = [
     "DELETE_KEYS_MAX",
     "HERE",
     "NOT_PICKLED",
-    "PRICES_USD",
     "Create",
     "Delete",
     "Folders",
@@ -51,22 +51,6 @@ T = TypeVar("T")
 HERE = ""  # the home of segments in the warehouse itself (lithify.store.homes)
 
 DELETE_KEYS_MAX = 1_000  # in one Delete: S3 takes so many in one request
-
-# S3 Standard, us-east-1 at list prices, without storage and transfer: 0.005 dollars for 1,000 PUT, POST or LIST
-# requests, 0.0004 for 1,000 GET or HEAD. Deletions are free, refused conditional PUTs are not.
-_PUT_USD = 0.005 / 1000
-_GET_USD = 0.0004 / 1000
-PRICES_USD = {
-    "creates": _PUT_USD,
-    "puts": _PUT_USD,
-    "output_requests": _PUT_USD,
-    "lists": _PUT_USD,
-    "gets": _GET_USD,
-    "reads": _GET_USD,
-    "heads": _GET_USD,
-    "deletes": 0.0,
-}
-"""What one request of each kind costs, by the names in RequestCounts."""
 
 # Why a store, or whatever holds one, does not travel; `StoreSpec` is for lithify's own workers.
 NOT_PICKLED = (

@@ -225,7 +225,7 @@ def serving(
         def overview() -> Overview:
             return admin.overview(wait_ms=SCRAPE_WAIT_MS)  # made below: its events are counted by `metrics`
 
-        metrics = Metrics(overview, store.requests, topics_max, store.request_times, homes.cache_counts)
+        metrics = Metrics(overview, store.requests, topics_max, store.request_times, homes.cache_counts, homes)
         streams = Streams(Feed(warehouse.driver))
         sink = both(metrics.sink, streams.feed.sink)
         admin = Admin(warehouse, survey_ms=survey_ms, events=both(log_event, sink))

@@ -21,8 +21,9 @@ from lithify.log.read_task import read_task
 from lithify.log.topic import Topic
 from lithify.segment.read_task import ReadTask
 from lithify.store.errors import InvalidRequest
-from lithify.store.opening import open_spec
-from lithify.store.port import Store, StoreSpec
+from lithify.store.homes import Homes
+from lithify.store.opening_homes import opened_spec
+from lithify.store.port import StoreSpec
 from lithify.store.urls import shown
 
 __all__ = ["export_folder"]
@@ -33,7 +34,7 @@ _DONE = "_SUCCESS"
 
 def export_folder(
     topic: Topic,
-    store: Store,
+    homes: Homes,
     target: str,
     options: Mapping[str, Any],
     where: Where,
@@ -48,11 +49,11 @@ def export_folder(
     tasks = _planned(topic, latest, partition, checkpoint)
     where = where_to_work(where, sum(task.bytes for task in tasks))
     if where.engine == "spark":
-        spec = store.spec()
+        spec = homes.spec()
         check_travels(spec)
         part = functools.partial(_on_worker, tasks, spec, target, dict(options))
     else:
-        part = functools.partial(_written, tasks, store, target, dict(options))
+        part = functools.partial(_written, tasks, homes, target, dict(options))
     rows = sum(msgspec.json.decode(reply, type=int) for reply in in_parts(part, len(tasks), where))
     with open_sink(target + _DONE, options):
         pass
@@ -80,13 +81,13 @@ def _check_empty(target: str, options: Mapping[str, Any]) -> None:
 
 
 def _on_worker(tasks: list[ReadTask], spec: StoreSpec, target: str, options: dict[str, Any], number: int) -> bytes:
-    return _written(tasks, open_spec(spec), target, options, number)
+    return _written(tasks, opened_spec(spec), target, options, number)
 
 
-def _written(tasks: list[ReadTask], store: Store, target: str, options: dict[str, Any], number: int) -> bytes:
+def _written(tasks: list[ReadTask], homes: Homes, target: str, options: dict[str, Any], number: int) -> bytes:
     """One file. Written twice it is the same, and each time it appears whole."""
     task, rows = tasks[number], 0
-    reader = read_task(task, store)
+    reader = read_task(task, homes)
     first = next(_batches(reader), None)
     if first is not None:
         with open_sink(parquet_name(f"{target}part-{number:05}"), options) as sink:

@@ -25,7 +25,8 @@ from lithify.store.apart import Fault
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.opening import open_store
-from lithify.store.port import PRICES_USD, RequestCounts
+from lithify.store.port import RequestCounts
+from lithify.store.prices import PRICES_USD
 from tests.admin.test_operations import COMPACTED, damage_head, fill
 from tests.clock import HandClock
 
@@ -172,7 +173,7 @@ def test_topics_beyond_the_bound_are_summed(warehouse: lithify.Warehouse, admin:
     assert found.value("claims_total", topic="topic-019", kind="first") == 1
     assert found.value("claims_total", topic=OTHER, kind="first") == 480
     assert len(own) == 40, "counters have the first 20 topics, so that they never fall"
-    allowed = {"topic", "kind", "outcome", "reason", "request", "le"}
+    allowed = {"topic", "home", "kind", "outcome", "reason", "request", "le"}
     assert {name for family in found.families for sample in family.samples for name in sample.labels} <= allowed
 
 

@@ -50,6 +50,11 @@ COMMANDS = (
     "top --once",
     "gc run --dry-run --sweep",
     "gc run --once",
+    "topic alter users --config cold.location=memory://screens-cold",
+    "home relocate users",
+    "compactor run --once --engine local --concurrency 1 --parallelism 1",
+    "home status users",
+    "top --once",
 )
 
 

@@ -210,4 +210,4 @@ def test_configurations_are_checked_before_anything_is_made(warehouse: Warehouse
 
 def test_a_warehouse_is_opened_by_its_url() -> None:
     with pytest.raises(InvalidRequest, match=r"lithify\.open\(url\)"):
-        lithify.Warehouse("memory://bad-input")  # pyright: ignore[reportArgumentType]
+        Warehouse("memory://bad-input")  # pyright: ignore[reportArgumentType]

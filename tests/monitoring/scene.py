@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 import lithify
 from lithify.admin.http.server import serving
 from lithify.manifest.homes import where
+from lithify.store.cold import Cold
 from lithify.store.driver import Driver, machine_ms, pause
 from lithify.store.errors import AccessDenied, CommitUnknown, Fenced, Unavailable
+from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import Object, Outcome
+from lithify.store.port import Object, ObjectInfo, Outcome
 from tests.admin.served import running as served
 from tests.admin.test_operations import COMPACTED, damage_head, fill, keys_of
 from tests.clock import HandClock
@@ -31,6 +33,7 @@ __all__ = ["FAULTS", "JOBS", "Fault", "Scene", "also", "scene"]
 
 LONG_AGO_MS = 8 * 3_600_000
 WRITERS = 6
+COLD = "memory://cold"
 JOBS = ("lithify-kept", "lithify-left", "lithify-near")
 _PROGRAM = [sys.executable, "-m", "lithify.cli.main"]
 _HTTP = ["--http", "127.0.0.1:0", "--http-survey-ms", "0"]
@@ -63,6 +66,15 @@ class Moody(MemoryStore):
         return [*super().folders(prefix)]
 
 
+class ColdStore(MemoryStore):
+    away = False
+
+    def head(self, key: str) -> ObjectInfo | None:
+        if self.away:
+            raise Unavailable("no answer")
+        return super().head(key)
+
+
 class Away(lithify.LocalEngine):
     """It takes no tasks."""
 
@@ -74,9 +86,10 @@ class Scene:
     def __init__(self, kept: lithify.Warehouse, left: lithify.Warehouse, past: HandClock) -> None:
         self.kept, self.left, self.past = kept, left, past
         self.long_ago = {each.url: lithify.open(each.url, clock=past) for each in (kept, left)}
-        self.store = Moody()
+        self.store, self.cold = Moody(), ColdStore()
         self.ahead_ms = 0
-        driver = Driver(Metered(self.store), self._now_ms)
+        homes = {HERE: Metered(self.store), COLD: Cold(COLD, Metered(self.cold))}
+        driver = Driver(Homes(homes), self._now_ms)
         self.near = lithify.Warehouse(driver)
         self.server = serving(self.near, "127.0.0.1:0", survey_ms=0)
         self.daemon: subprocess.Popen[Any] | None = None
@@ -112,8 +125,12 @@ class Scene:
         admin = lithify.Admin(self.near)
         admin.create_checkpoint("clicks", "c")
         fill(self.near.topic("users"))
+        fill(self.near.create_topic("moved", 1, COMPACTED | {"cold.location": COLD}, probe=False))
         with closing(lithify.Compactor(self.near, engine="local", events=self.server.sink)) as compactor:
             compactor.run_once()
+            admin.relocate("moved", 0)
+            compactor.run_once()
+        assert [use.segments for use in admin.homes("moved", 0).homes] == [0, 1]
 
     def topic_long_ago(self, warehouse: lithify.Warehouse, name: str, config: Mapping[str, str]) -> lithify.Topic:
         return self.long_ago[warehouse.url].create_topic(name, 1, config, probe=False)
@@ -268,6 +285,10 @@ def _skewed(scene: Scene) -> None:
     scene.ahead_ms = 3_600_000
 
 
+def _home_away(scene: Scene) -> None:
+    scene.cold.away = True
+
+
 def _not_listed(scene: Scene) -> None:
     scene.store.refuses_lists = True
 
@@ -310,6 +331,7 @@ FAULTS: dict[str, Fault] = {  # in this order
     "LithifyStoreSlow": Fault(_slow, NEAR),
     "LithifyStoreErrors": Fault(_throttled, NEAR),
     "LithifyClockSkew": Fault(_skewed, NEAR),
+    "LithifyHomeAway": Fault(_home_away, NEAR),
     "LithifySurveyFailing": Fault(_not_listed, NEAR, ends_others=True),
     "LithifyDown": Fault(_killed, KEPT, ends_others=True),
     "LithifyNobodyCompacts": Fault(_left_alone, KEPT, "late"),

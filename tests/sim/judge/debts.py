@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.judge.floors import log_start
-from tests.sim.judge.homes import HOMES_MAX, owes_cold
+from tests.sim.judge.homes import HOMES_MAX, owes_cold, too_dear
 from tests.sim.judge.layout import Json, Unit, cleaned_to, segments_of, units_of
 from tests.sim.judge.settings import Settings
 
@@ -47,7 +47,8 @@ def dues_of_cleaning(manifest: Json, config: Settings, now_ms: int) -> Iterator[
     clean, dirty, oldest_ms = _weights(manifest, units, old)
     if dirty and now_ms - oldest_ms > config.longest_lag_ms:
         yield f"the oldest uncleaned record is {now_ms - oldest_ms} ms old, {config.longest_lag_ms} are allowed (C5)"
-    if dirty and dirty / (clean + dirty) > config.dirty_ratio:
+    sources = [each for unit in old for each in unit.segments]
+    if dirty and dirty / (clean + dirty) > config.dirty_ratio and not too_dear(sources, dirty, config, now_ms):
         yield f"{dirty} of {clean + dirty} bytes are dirty, more than {config.dirty_ratio} of them (C1)"
     stamped = [each for unit in old for each in unit.segments if each.get("horizon_ms") is not None]
     if stamped:

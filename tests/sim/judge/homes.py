@@ -14,10 +14,12 @@ __all__ = [
     "home_of",
     "moved_wrongly",
     "owes_cold",
+    "too_dear",
 ]
 
 HOMES_MAX = 8
 MOVES_MAX = 64
+DAY_MS = 86_400_000
 COPY = frozenset(("id", "store", "added_at"))  # in which a copy differs from what it was copied from
 COMMIT = frozenset(("id", "nonce", "committed_at_ms", "file_xxh3", "runs", "retired", "completed_jobs"))
 
@@ -56,6 +58,17 @@ def owes_cold(manifest: Json, config: Settings, now_ms: int, homes_max: int) -> 
     for each in _cold(manifest, config, now_ms):
         if home_of(each) != config.cold_home:
             yield f"segment {each['id']} lies in {home_of(each)!r}, and belongs to {config.cold_home} (RFC 0031)"
+
+
+def too_dear(sources: Iterable[Json], dirty: int, config: Settings, now_ms: int) -> bool:
+    """Whether a clean for the dirty ratio waits: it takes from GLACIER_IR, the one class here that is paid by what is
+    read and for 90 days at least, more than its dirty bytes cost in 90 days of STANDARD."""
+    price = 0.0
+    for each in sources:
+        if home_of(each) == "class:GLACIER_IR":
+            left_ms = 90 * DAY_MS - max(now_ms - each["max_ts_ms"] - max(config.local_ms, 0), 0)
+            price += each["bytes"] * (0.03 + 0.004 * max(left_ms, 0) / (30 * DAY_MS))
+    return price > dirty * 3 * 0.023
 
 
 def elsewhere(manifest: Json, home: str) -> list[Json]:

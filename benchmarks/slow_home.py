@@ -1,0 +1,192 @@
+"""Whether anything hot waits for a cold home (RFC 0031): appends, tailing and hot gets beside a home that takes 2 s to
+answer and gives 1 MB/s, by turns with and without readers of what is cold; and with that home down.
+
+    python -m benchmarks.slow_home             some minutes
+    python -m benchmarks.slow_home --quick     does it work?
+
+The warehouse is a folder, the home an S3 server of this machine behind a link (benchmarks/slow_link.py).
+"""
+
+import argparse
+import itertools
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import lithify
+from benchmarks.slow_link import slow_link
+from lithify.store.errors import Unavailable
+
+__all__ = ["Measured", "slow_home"]
+
+RTT_MS, BYTES_PER_S = 2_000, 1_000_000
+READERS = 4
+ROUNDS, PER_ROUND = 8, 40
+_SETTLED_S = 0.5  # the readers' first requests are under way
+_TOPIC = "users"
+
+
+class Measured(NamedTuple):
+    """Of one operation, in milliseconds."""
+
+    what: str
+    beside: str  # what went on meanwhile
+    p50: float
+    p99: float
+    alone_p50: float  # in the same turns, without readers
+    alone_p99: float
+    cold_reads: int  # that readers began meanwhile
+
+    @property
+    def worse(self) -> tuple[float, float]:
+        return self.p50 / self.alone_p50, self.p99 / self.alone_p99
+
+
+class _Place:
+    """A warehouse of which `cold-…` keys are in the home, and `hot-…` keys are not."""
+
+    def __init__(self, folder: Path, home: str, options: Mapping[str, object], rows: int) -> None:
+        self._options = {"homes": {home: dict(options)}}
+        self._folder = folder
+        self.home = home
+        warehouse = self.open()
+        config = {"cleanup.policy": "compact", "cold.location": home, "l0.segments.max": "65536"}
+        topic = warehouse.create_topic(_TOPIC, config=config, probe=False)
+        admin, compactor = lithify.Admin(warehouse), lithify.Compactor(warehouse, engine="local")
+        topic.append([lithify.Record(b"cold-%06d" % row, b"v" * 500) for row in range(rows)])
+        admin.submit(_TOPIC, 0)
+        compactor.run_once()
+        admin.relocate(_TOPIC, 0)
+        compactor.run_once()
+        compactor.close()
+        self._read_by = self.open()
+        topic.append([lithify.Record(b"hot-%06d" % row, b"v" * 500) for row in range(rows)])
+        assert [use.segments for use in admin.homes(_TOPIC, 0).homes] == [1, 1]
+
+    def open(self) -> lithify.Warehouse:
+        """With a memory of its own."""
+        return lithify.open(self._folder, storage_options=self._options)
+
+    @contextmanager
+    def readers(self) -> Generator[Callable[[], int]]:
+        """Threads that read what is cold again and again, in the very process. Yields how many reads they began."""
+        leave, begun = threading.Event(), itertools.count()
+        part = self._read_by.topic(_TOPIC).partition(0)
+
+        def read() -> None:
+            while not leave.is_set():
+                next(begun)
+                try:
+                    for _ in part.scan(low=b"cold-", high=b"cold-~"):
+                        pass
+                except Unavailable:
+                    leave.wait(_SETTLED_S)
+
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(READERS)]
+        for thread in threads:
+            thread.start()
+        leave.wait(_SETTLED_S)
+        try:
+            yield lambda: next(begun)
+        finally:
+            leave.set()
+            for thread in threads:
+                thread.join()
+
+
+def _operations(place: _Place) -> Mapping[str, Callable[[], object]]:
+    part = place.open().topic(_TOPIC).partition(0)
+    follower = place.open().topic(_TOPIC).partition(0).follower(None, "latest")
+    hot = itertools.cycle(b"hot-%06d" % row for row in range(0, 100, 7))
+
+    def append() -> object:
+        return part.append([lithify.Record(b"new", b"v" * 100)])
+
+    def tail() -> object:
+        """What was just appended is there."""
+        while follower.take() is None:
+            part.append([lithify.Record(b"new", b"v")])
+        return None
+
+    return {"append": append, "tail": tail, "hot get": lambda: part.get(next(hot))}
+
+
+def _times_ms(do: Callable[[], object], count: int) -> list[float]:
+    times: list[float] = []
+    for _ in range(count):
+        began = time.perf_counter()
+        do()
+        times.append((time.perf_counter() - began) * 1_000)
+    return times
+
+
+def _measured(place: _Place, beside: str, rounds: int) -> list[Measured]:
+    operations = _operations(place)
+    alone: dict[str, list[float]] = {name: [] for name in operations}
+    loaded: dict[str, list[float]] = {name: [] for name in operations}
+    reads = 0
+    for name, do in operations.items():
+        _times_ms(do, 3)
+        alone[name].clear()
+    for _ in range(rounds):
+        for name, do in operations.items():
+            alone[name] += _times_ms(do, PER_ROUND)
+        with place.readers() as begun:
+            for name, do in operations.items():
+                loaded[name] += _times_ms(do, PER_ROUND)
+            reads += begun()
+    return [Measured(name, beside, *_points(loaded[name]), *_points(alone[name]), reads) for name in operations]
+
+
+def _points(times_ms: list[float]) -> tuple[float, float]:
+    return statistics.median(times_ms), statistics.quantiles(times_ms, n=100)[98]
+
+
+@contextmanager
+def _server() -> Generator[int]:
+    """The port of an S3 server: a process of its own, so that what it does is not counted with what is measured."""
+    command = [sys.executable, "-m", "lithify.testing.server", "--bucket", "cold"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield next(int(line.rpartition(":")[2]) for line in process.stdout if "ENDPOINT" in line)
+        finally:
+            process.kill()
+
+
+def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
+    rounds, rows = (1, 200) if quick else (ROUNDS, 20_000)
+    rtt_ms = 50 if quick else RTT_MS
+    with _server() as port:
+        with slow_link(port, rtt_ms, BYTES_PER_S) as link:
+            client = {"endpoint_url": f"http://127.0.0.1:{link}", "region_name": "us-east-1"}
+            options = {"key": "test", "secret": "test", "client_kwargs": client}
+            place = _Place(folder / "hot", "s3://cold/p", options, rows)
+            found = _measured(place, "slow", rounds)
+        return [*found, *_measured(place, "down", rounds)]  # the link has ended
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.slow_home", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="tiny data, one turn: does it work?")
+    with tempfile.TemporaryDirectory() as folder:
+        for each in slow_home(Path(folder), parser.parse_args().quick):
+            p50, p99 = each.worse
+            print(
+                f"{each.what:8} home {each.beside:5} p50 {each.p50:7.2f} ms ({p50:.2f} x)  p99 {each.p99:7.2f} ms "
+                f"({p99:.2f} x)  {each.cold_reads} cold reads begun"
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
