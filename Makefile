@@ -47,9 +47,10 @@ mutate: .venv/.installed ## seeds that catch each sabotage of the product (SEEDS
 mutants: .venv/.installed ## one-line faults over the protocol's files: who notices them (ARGS='--share 0.1'); hours
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
+# Many of these tests wait, for a lease or for a cluster: three at a time, even on two cores.
 soak: .venv/.installed ## storms, clusters, a browser, every recorded sabotage: long
 	@tools/debian $(DEBIAN)
-	@$(PYTEST) -m soak --timeout 2400 $(ARGS)
+	@$(PYTEST) -n 3 -m soak --timeout 2400 $(ARGS)
 
 lint: .venv/.installed ## ruff, formatting, strict types
 	@$(BIN)/ruff check .

@@ -4,6 +4,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import fsspec
+
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
 from lithify.store.urls import shown
 
@@ -31,6 +33,8 @@ def opening(url: str, options: Mapping[str, Any]) -> Generator[None]:
         told = " ".join(str(error).split())
         raise InvalidRequest(f"{place}: {scheme}:// needs a package that is not installed here: {told}") from None
     except Exception as error:  # noqa: BLE001 - every filesystem has its own errors, also for bad options
+        if scheme not in {*fsspec.available_protocols(), *fsspec.registry}:
+            raise InvalidRequest(f"{place}: {scheme}:// is no kind of URL that fsspec knows: check the URL") from None
         kind = type(error).__name__
         if isinstance(error, OSError) and not isinstance(error, _ABOUT_PATHS):
             if needed := _NATIVE.get(scheme):

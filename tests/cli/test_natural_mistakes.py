@@ -19,7 +19,7 @@ from tests.cli.test_reference import leaves
     [
         (["list"], "lithify topic list"),
         (["ls"], "lithify topic list"),
-        (["topics"], "lithify topic"),
+        (["topics"], "lithify topic list"),
         (["produce", "users"], "lithify append"),
         (["consume", "users"], "lithify read"),
         (["rm", "users"], "lithify topic delete"),

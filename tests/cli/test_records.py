@@ -141,7 +141,7 @@ def test_a_parquet_file_that_does_not_fit_is_refused(users: Lithify, tmp_path: P
 def test_a_source_that_is_not_there(users: Lithify, tmp_path: Path) -> None:
     users.refused("append", "users", "--from", str(tmp_path / "nothing.jsonl"), code=3, saying="does not exist")
     users.refused("append", "users", "--from", str(tmp_path), code=2, saying="is a folder")
-    users.refused("append", "users", "--from", "nosuch://user:pass@x/y", code=2, saying="cannot be opened")
+    users.refused("append", "users", "--from", "nosuch://user:pass@x/y", code=2, saying="nosuch:// is no kind of URL")
     assert "pass" not in users("append", "users", "--from", "nosuch://user:pass@x/y").stderr
 
 

@@ -31,8 +31,9 @@ def test_bad_settings_are_refused(lithify: Lithify) -> None:
 
 
 def test_a_first_append_creates_its_topic_where_the_warehouse_says_so(lithify: Lithify) -> None:
-    lithify.refused("append", "new", input=changes(3), code=3, saying="auto.create.topics.enable=true")
+    lithify.refused("append", "new", input=changes(3), code=3, saying="there is no warehouse at")
     lithify.ok("topic", "create", "other")
+    lithify.refused("append", "new", input=changes(3), code=3, saying="auto.create.topics.enable=true")
     settings = ("auto.create.topics.enable=true", "num.partitions=2", "default.cleanup.policy=compact")
     lithify.ok("warehouse", "alter", *(f"--config={setting}" for setting in settings))
     for read in ("read", "scan"):

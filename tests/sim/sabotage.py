@@ -253,8 +253,8 @@ SABOTAGES = (
         "refused access is taken for the edit's own refusal",
         "P12",
         "compactor/attempt.py",
-        "return await self._retry_later(job, _met(error))",
-        'return await self.finish(job, "failed", str(error), JobError("invalid", str(error)))',
+        "            return await self._retry_later(job, met(error))",
+        '            return await self.finish(job, "failed", str(error), JobError("invalid", str(error)))',
     ),
     Sabotage(
         "whoever cancels ends the job",

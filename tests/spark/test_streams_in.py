@@ -13,7 +13,7 @@ from pyspark_lithify.streaming import StreamReader, StretchPartition
 import lithify
 from lithify.log.topic import Topic
 from lithify.store.errors import InvalidRequest, OffsetOutOfRange
-from lithify.store.opening import open_store
+from lithify.store.opening_homes import opened_homes
 from tests.log.compaction import collect, compact
 
 ALL = ReadAllAvailable()
@@ -202,7 +202,7 @@ def test_what_travels_names_no_secret_and_no_record(url: str, topic: Topic) -> N
     start = made.initialOffset()
     (first, *_) = made.partitions(start, made.latestOffset(start, ALL))
     assert isinstance(first, StretchPartition)
-    assert first.spec == open_store(url).spec()
+    assert first.spec == opened_homes(url).spec()
     assert "000" not in repr(first.stretch)
 
 
