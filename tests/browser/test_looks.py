@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -110,3 +111,29 @@ def test_the_shape_of_a_partition_has_its_floor_pins_and_garbage(here: World, wa
         expect(shape).to_contain_text(text)
     expect(page.get_by_role("img", name=re.compile("retired segment.* held by pins"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("By the timestamps of the records"))).to_be_visible()
+
+
+def test_what_is_in_which_home_and_which_is_away(here: World, watch: Callable[..., Watched], tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    here.topic("users", cold_location=f"file://{cold}", local_retention_ms="0", hot_retain_segments="0").append(
+        records(50)
+    )
+    here.topic("orders").append(records(50))
+    for _ in range(2):
+        here.admin.submit("users", 0)
+        here.compact()
+        here.compact()
+    page = watch(here.server.url).open()
+    homes = page.get_by_role("table", name="Where the segments are")
+    row = homes.get_by_role("row").filter(has_text=f"file://{cold}")
+    expect(row).to_contain_text("answers")
+    expect(homes.get_by_role("row").filter(has_text="the warehouse")).to_be_visible()
+    expect(page.get_by_role("region", name="Needs a person")).to_contain_text("Nothing.")
+    page.goto(f"{here.server.url}/#/topic/users/0")
+    expect(page.locator(".facts").first).to_contain_text(f"in file://{cold}")
+    cold.rename(tmp_path / "unmounted")
+    cold.mkdir()
+    page.get_by_role("link", name="Warehouse").click()
+    expect(page.get_by_role("region", name="Needs a person")).to_contain_text("is the home mounted?")
+    expect(page.locator(".figures .bad")).to_contain_text("1 needs a person")
+    expect(row).to_contain_text("away")

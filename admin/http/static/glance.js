@@ -3,6 +3,7 @@
 import { ask, serverNow } from "./api.js";
 import { bytesNow, debtOverTime, remember } from "./debts.js";
 import { badge, failures, h, partitionLink, section, topicLink } from "./dom.js";
+import { awayOf, awayTold, homesOf } from "./homes.js";
 import { jobRows } from "./jobs.js";
 import { Listing } from "./lists.js";
 import { NEEDS_A_PERSON, abandoned, surveyStanding } from "./standing.js";
@@ -95,16 +96,20 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
   const textOf = ({ topic, partition, stands }) => `${topic}/${partition} ${stands.word} ${stands.why}`;
   const table = (list, caption, columns, items, row) => list.draw(caption, columns, items, { row, textOf, ui });
   const { failed } = survey;
+  const away = awayOf(survey);
+  const need = attention.length + failed.length + away.length;
+  const homes = homesOf(survey);
   const unseen = running.length - jobs.length;
   return [
-    h("ul", { class: "figures", key: "figures" }, figures(topics, places, attention.length + failed.length, running)),
+    h("ul", { class: "figures", key: "figures" }, figures(topics, places, need, running)),
     survey.whole ? h("p", { class: "quiet", key: "survey" }, surveyed(survey)) : soFar(survey),
     section(
       "Needs a person",
       failures(failed),
+      awayTold(away),
       attention.length
         ? table(lists.attention, "What needs a person", STANDS, attention, standsRow)
-        : failed.length
+        : need
           ? null
           : h("p", { class: "quiet" }, survey.whole ? "Nothing." : "Nothing so far."),
     ),
@@ -113,6 +118,7 @@ function draw({ survey, topics, places, running, jobs }, lists, ui) {
       jobs.length ? jobRows(jobs, null) : h("p", { class: "quiet" }, "No compaction runs."),
       unseen > 0 ? h("p", { class: "quiet" }, `and ${counted(unseen, "compaction")} more`) : null,
     ),
+    homes ? section("Homes", homes) : null,
     section("Bytes and debt", h("div", { class: "pictures", key: "pictures" }, bytesNow(places), debtOverTime())),
     section(
       "Waits",

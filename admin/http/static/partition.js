@@ -6,6 +6,7 @@ import { confirmed } from "./dialogs.js";
 import { badge, button, facts, h, section, table, topicLink } from "./dom.js";
 import { explained, keys } from "./explained.js";
 import { Happened } from "./happened.js";
+import { homeName, spread } from "./homes.js";
 import { jobRows } from "./jobs.js";
 import { shape } from "./shape.js";
 import { abandoned, standing } from "./standing.js";
@@ -72,6 +73,7 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
           "segments",
           `${count(partition.l0.length)} in L0; ${count(segmentsOf(partition).length - partition.l0.length)} in ${counted(partition.runs.length, "run")}`,
         ],
+        ["homes", spread(partition)],
         ["dirty", `${size(partition.dirty_bytes)} (ratio ${partition.dirty_ratio.toFixed(2)})`],
         ["last compacted", ago(partition.last_compacted_at, serverNow())],
         ["manifest", count(partition.manifest_id)],
@@ -198,7 +200,7 @@ function segments(partition) {
     mark: each.id === partition.quarantined_segment ? "bad" : null,
     cells: [
       [h("code", {}, each.id), each.id === partition.quarantined_segment ? [" ", badge("bad", "damaged")] : null],
-      h("span", {}, place),
+      h("span", {}, each.store ? `${place}, in ${homeName(each.store)}` : place),
       count(each.rows),
       size(each.bytes),
       `${each.min_offset} to ${each.max_offset}`,
