@@ -4,7 +4,7 @@ Nothing that concerns the warehouse alone waits for such a home: its connections
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -23,7 +23,9 @@ __all__ = ["Cold"]
 T = TypeVar("T")
 F = TypeVar("F")
 
+_LISTING_S = 600.0  # many filesystems list all that is there as one page
 _KEY_S = 2.0  # for each key of a deletion: many filesystems delete one after the other
+_DELETION_S_MAX = 600.0
 _TRIED = "home.json"  # no object: whatever the answer is, the home is there
 
 
@@ -47,12 +49,12 @@ class Cold(Wrapped):
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         try:
-            return self._asked(lambda: self.inner.create(key, body, frees), size=len(body))
+            return self.asked(lambda: self.inner.create(key, body, frees), size=len(body))
         except Unavailable:
             return Outcome.UNKNOWN  # it may arrive later
 
     def get(self, key: str) -> Object | None:
-        return self._asked(lambda: self._mounted(key, self.inner.get(key)))
+        return self.asked(lambda: self._mounted(key, self.inner.get(key)))
 
     def read(self, key: str, start: int, length: int) -> bytes:
         def read() -> bytes:
@@ -62,28 +64,38 @@ class Cold(Wrapped):
                 self._mounted(key, None)
                 raise
 
-        return self._asked(read, size=length)
+        return self.asked(read, size=length)
 
     def put(self, key: str, body: bytes) -> None:
-        self._asked(lambda: self.inner.put(key, body), size=len(body))
+        self.asked(lambda: self.inner.put(key, body), size=len(body))
 
     def output(self, key: str) -> OutputFile:
-        return _Output(self, self._asked(lambda: self.inner.output(key)), key)
+        made: list[OutputFile] = []
+
+        def output() -> OutputFile:
+            made.append(self.inner.output(key))
+            return made[0]
+
+        def late() -> None:
+            for each in made:
+                each.abort()
+
+        return _Output(self, self.asked(output, proves=False, late=late), key)
 
     def head(self, key: str) -> ObjectInfo | None:
-        return self._asked(lambda: self._mounted(key, self.inner.head(key)))
+        return self.asked(lambda: self._mounted(key, self.inner.head(key)))
 
     def list(self, prefix: str, token: str | None = None) -> Page:
-        return self._asked(lambda: self.inner.list(prefix, token))
+        return self.asked(lambda: self.inner.list(prefix, token), more_s=_LISTING_S)
 
     def versioning(self) -> str | None:
-        return self._asked(self.inner.versioning)
+        return self.asked(self.inner.versioning, proves=False)
 
     def folders(self, prefix: str) -> Sequence[str]:
-        return self._asked(lambda: self.inner.folders(prefix))
+        return self.asked(lambda: self.inner.folders(prefix), more_s=_LISTING_S)
 
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
-        return self._asked(lambda: self.inner.delete(keys), more_s=_KEY_S * len(keys))
+        return self.asked(lambda: self.inner.delete(keys), more_s=min(_KEY_S * len(keys), _DELETION_S_MAX))
 
     def _mounted(self, key: str, found: F) -> F:
         """`found`. If it is None, though the home has an owner, an object is missing; without one the home may not be
@@ -96,7 +108,7 @@ class Cold(Wrapped):
         return found
 
     def now(self) -> int:
-        return self._asked(self.inner.now)
+        return self.asked(self.inner.now, proves=False)
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self._side_by_side.run(calls) if self.far else self.inner.side_by_side(calls)
@@ -105,7 +117,7 @@ class Cold(Wrapped):
         return Cold(self.home, self.inner.hasty(), self.deadline)
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        return self._asked(lambda: self.inner.remove_stale_temporaries(ours, dry_run=dry_run))
+        return self.asked(lambda: self.inner.remove_stale_temporaries(ours, dry_run=dry_run), more_s=_LISTING_S)
 
     def close(self) -> None:
         self._side_by_side.close()
@@ -121,9 +133,18 @@ class Cold(Wrapped):
         except LithifyError as error:
             raise type(error)(f"home {shown(self.home)}: {error}") from error
 
-    def _asked(self, request: Callable[[], T], *, size: int = 0, more_s: float = 0.0) -> T:
+    def asked(
+        self,
+        request: Callable[[], T],
+        *,
+        size: int = 0,
+        more_s: float = 0.0,
+        proves: bool = True,
+        late: Callable[[], object] | None = None,
+    ) -> T:
+        """As `Deadline.run`; errors name the home."""
         with self.named():
-            return self.deadline.run(request, size=size, more_s=more_s, trial=self.answers)
+            return self.deadline.run(request, size=size, more_s=more_s, proves=proves, trial=self.answers, late=late)
 
     def answers(self) -> None:
         """Raises Unavailable if it does not."""
@@ -132,7 +153,7 @@ class Cold(Wrapped):
 
 class _Output(OutputFile):
     """What waits is a request as any other; between them an upload has no turn, however long it is written. One that
-    did not answer in time is given up."""
+    did not answer in time is given up: the thread that was left behind aborts it."""
 
     def __init__(self, cold: Cold, inner: OutputFile, key: str) -> None:
         self._cold = cold
@@ -153,27 +174,45 @@ class _Output(OutputFile):
         with memoryview(data) as view:
             size = view.nbytes
         self._bytes += size
-        return self._asked(lambda: self._inner.write(data), size=size)
+        return self._asked(lambda: self._inner.write(data), size=size, proves=False, late=self._inner.abort)
 
     def flush(self) -> None:
         """Nothing becomes visible before `close`."""
 
     def close(self) -> None:
         # Some stores upload only now. Nobody will ever refer to what arrives late.
-        self._asked(self._inner.close, size=self._bytes, late=lambda: self._cold.inner.delete([self._key]))
+        self._asked(self._inner.close, size=self._bytes, late=self._undo)
 
     def abort(self) -> None:
-        if not self._lost:
-            with suppress(Unavailable):  # without `close` nothing becomes visible
-                self._asked(self._inner.abort)
+        if self._lost:
+            return
+        try:
+            self._asked(self._inner.abort, proves=False, late=None)
+        except LeftBehind:
+            pass  # the thread that was left behind is at it
+        except Unavailable:  # it is not asked while the home is away, but holds a file, or parts of an upload
+            self._lost = True
+            self._cold.deadline.later(self._inner.abort)
 
-    def _asked(self, request: Callable[[], T], *, size: int = 0, late: Callable[[], object] | None = None) -> T:
+    def _undo(self) -> None:
+        try:
+            self._inner.abort()
+        finally:
+            self._cold.inner.delete([self._key])
+
+    def _asked(
+        self,
+        request: Callable[[], T],
+        *,
+        size: int = 0,
+        proves: bool = True,
+        late: Callable[[], object] | None,
+    ) -> T:
         cold = self._cold
         if self._lost:
             raise Unavailable(f"home {shown(cold.home)}: an upload there was given up; nothing is lost, try again")
         try:
-            with cold.named():
-                return cold.deadline.run(request, size=size, trial=cold.answers, late=late)
+            return cold.asked(request, size=size, proves=proves, late=late)
         except BaseException as error:
             self._lost = isinstance(error, LeftBehind) or not isinstance(error, Exception)
             raise

@@ -36,6 +36,8 @@ def spelled(home: str) -> str:
     if not separator or storage_class(home) is not None:
         return home
     scheme = _SAME.get(scheme.lower(), scheme.lower())
+    if scheme == "file" and rest.lower().startswith("localhost/"):
+        rest = rest[len("localhost") :]  # RFC 8089
     root = "/" if rest.startswith("/") else ""
     return f"{scheme}://{root}{'/'.join(part for part in rest.split('/') if part not in ('', '.'))}"
 

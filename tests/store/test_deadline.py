@@ -2,21 +2,27 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lithify.store.cold import Cold
 from lithify.store.deadline import Deadline, LeftBehind
+from lithify.store.disk import Disk
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable
+from lithify.store.file import FileStore
 from lithify.store.memory import MemoryStore
 from lithify.store.opening_homes import opened_homes, opened_spec
 from lithify.store.owners import owner_key_beside
-from lithify.store.port import Outcome, OutputFile
+from lithify.store.port import ObjectInfo, Outcome, OutputFile
 from lithify.store.wrapped import Wrapped
 from tests.clock import HandClock
+from tests.processes import exit_codes, forked
 from tests.store.hanging import Gate
 
+HOUR_MS = 3_600_000
 KEY = "users/0123456789abcdef/00000/segments/1.parquet"
 REQUESTS: dict[str, Callable[[Cold], Any]] = {
     "get": lambda cold: cold.get(KEY),
@@ -59,6 +65,46 @@ def gate() -> Iterator[Gate]:
     made.open()
 
 
+class Dying(Wrapped):
+    """Heads hang for ever, until it is well."""
+
+    def __init__(self, gate: Gate, clock: HandClock) -> None:
+        super().__init__(MemoryStore())
+        self.put(KEY, b"xy")
+        self.gate = gate
+        self.well = False
+        self._clock = clock
+        gate.close()
+
+    def head(self, key: str) -> ObjectInfo | None:
+        if not self.well:
+            self.gate.passed()
+        return super().head(key)
+
+    def cold(self, requests_max: int) -> Cold:
+        deadline = Deadline(requests_max=requests_max, turn_s=0.0, clock=self._clock, wait=self._wait)
+        return Cold("hang://far", self, deadline)
+
+    def seen_as_away(self, requests_max: int) -> Cold:
+        cold = self.cold(requests_max)
+        with pytest.raises(LeftBehind):
+            cold.head(KEY)
+        return cold
+
+    def _wait(self, ended: threading.Event, seconds: float) -> bool:
+        return ended.wait(60) if self.well else self.gate.wait(ended, seconds)
+
+
+def asked_in_vain(cold: Cold) -> None:
+    with pytest.raises(Unavailable, match="it does not answer"):
+        cold.head(KEY)
+
+
+@pytest.fixture
+def dying(gate: Gate, clock: HandClock) -> Dying:
+    return Dying(gate, clock)
+
+
 @pytest.fixture
 def clock() -> HandClock:
     return HandClock()
@@ -87,7 +133,7 @@ def test_a_create_that_is_not_answered_may_have_happened(cold: Cold, gate: Gate)
 
 
 def test_while_it_is_away_nobody_waits_and_it_is_tried_now_and_then(cold: Cold, gate: Gate, clock: HandClock) -> None:
-    """However long, and however often it is asked, its hanging threads stay within the limit."""
+    """The longer trials hang, the rarer they are; but there always is another."""
     gate.close()
     with pytest.raises(LeftBehind):
         cold.head(KEY)
@@ -95,12 +141,152 @@ def test_while_it_is_away_nobody_waits_and_it_is_tried_now_and_then(cold: Cold, 
         with pytest.raises(Unavailable, match=r"^home hang://far: it does not answer"):
             cold.head(KEY)
     assert gate.came == 1, "no trial begins at once"
-    for _ in range(10):
-        clock.now_ms += 100_000
+    tried_s = 0
+    for number, pause_s in enumerate((5, 90, 180, 360, 720, 1440, 2880, 3600, 3600, 3600), start=2):
+        tried_s += pause_s
+        for ms in (-1, 0):
+            clock.now_ms = HandClock.now_ms + tried_s * 1000 + ms
+            with pytest.raises(Unavailable, match="it does not answer"):
+                cold.head(KEY)
+            until(lambda now=number + ms: gate.came == now)
+    assert len([each for each in threading.enumerate() if each.name == "lithify-home"]) >= gate.standing == 11
+
+
+def test_trials_that_hang_for_ever_do_not_keep_it_away(dying: Dying, clock: HandClock) -> None:
+    cold = dying.seen_as_away(requests_max=1)
+    clock.now_ms += 5_000
+    asked_in_vain(cold)
+    until(lambda: dying.gate.came == 2)
+    dying.well = True
+    clock.now_ms += 90_000
+    asked_in_vain(cold)
+    until(lambda: not cold.deadline.away)
+
+
+def test_requests_that_hang_for_ever_give_their_turns_back_after_an_hour(dying: Dying, clock: HandClock) -> None:
+    cold = dying.seen_as_away(requests_max=1)
+    dying.well = True
+    clock.now_ms += 5_000
+    asked_in_vain(cold)
+    until(lambda: not cold.deadline.away)
+    clock.now_ms += HOUR_MS - 5_001
+    with pytest.raises(Unavailable, match="its 1 requests at a time are under way"):
+        cold.head(KEY)
+    clock.now_ms += 1
+    assert cold.head(KEY) is not None
+    dying.gate.open()
+    until(lambda: not dying.gate.standing)
+    assert cold.head(KEY) is not None
+
+
+@pytest.mark.parametrize("meanwhile", ["head", "get", "write", "output", "versioning", "now"])
+def test_a_slow_request_does_not_make_it_away_if_it_answered_another_meanwhile(gate: Gate, meanwhile: str) -> None:
+    """But some requests may be answered without asking the home."""
+
+    class Listing(Wrapped):
+        def list(self, prefix: str, token: str | None = None) -> Any:
+            gate.passed()
+
+    waited: list[float] = []
+    asking = threading.Event()
+
+    def wait(ended: threading.Event, seconds: float) -> bool:
+        if asking.is_set():
+            return ended.wait(60)
+        until(lambda: gate.standing == 1)
+        asking.set()
+        try:
+            others[meanwhile]()
+        finally:
+            asking.clear()
+        waited.append(seconds)
+        return False
+
+    cold = Cold("hang://far", Listing(MemoryStore()), Deadline(wait=wait))
+    cold.inner.put(KEY, b"xy")
+    output = cold.inner.output(KEY + "2")
+    asking.set()
+    output = cold.output(KEY + "2")
+    asking.clear()
+    others: dict[str, Callable[[], object]] = {
+        **{name: lambda name=name: REQUESTS[name](cold) for name in ("head", "get", "output", "versioning", "now")},
+        "write": lambda: output.write(b"x"),
+    }
+    gate.close()
+    with pytest.raises(LeftBehind, match="no answer within 690 s" if meanwhile in ("head", "get") else "no answer"):
+        cold.list("users/")
+    assert cold.deadline.away == (meanwhile not in ("head", "get"))
+    assert sum(waited) == 690
+
+
+def test_who_has_more_time_hears_that_it_is_away(gate: Gate) -> None:
+    waited: list[float] = []
+
+    def wait(_ended: threading.Event, seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 2:  # the deletion has waited for 90 s, and goes on
+            with pytest.raises(LeftBehind):
+                cold.head(KEY)
+        return False
+
+    cold = Cold("hang://far", Gated(gate), Deadline(wait=wait))
+    gate.close()
+    with pytest.raises(LeftBehind, match="no answer within 120 s"):
+        cold.delete([KEY] * 1000)
+    assert waited == [90, 30, 90]
+
+
+def test_who_waits_for_a_turn_hears_that_it_is_away(gate: Gate) -> None:
+    waits_for_a_turn = threading.Event()
+
+    def clock() -> int:
+        """Looked at by whoever wants a turn, under the lock that whoever gives up needs."""
+        if threading.current_thread() is main:
+            waits_for_a_turn.set()
+        return 0
+
+    main = threading.current_thread()
+    cold = Cold(
+        "hang://far",
+        Gated(gate),
+        Deadline(requests_max=1, turn_s=600, clock=clock, wait=lambda *_: not waits_for_a_turn.wait(60)),
+    )
+    gate.close()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cold.head, KEY)
+        until(lambda: gate.standing == 1)
         with pytest.raises(Unavailable, match="it does not answer"):
             cold.head(KEY)
-    until(lambda: gate.came == 4)
-    assert gate.standing == 4, "as many as there are turns"
+        assert type(first.exception()) is LeftBehind
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("at", ["away", "all turns taken", "its lock held"])
+def test_a_forked_child_begins_anew(dying: Dying, at: str) -> None:
+    cold = dying.seen_as_away(requests_max=1) if at == "away" else dying.cold(requests_max=1)
+    busy, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with cold.deadline._known._lock:
+            busy.set()
+            done.wait()
+
+    def child() -> None:
+        dying.well = True
+        assert cold.head(KEY) is not None
+        assert not cold.deadline.away
+
+    with ThreadPoolExecutor(1) as pool:
+        if at == "its lock held":
+            pool.submit(hold)
+            busy.wait()
+        elif at == "all turns taken":
+            pool.submit(cold.head, KEY)
+            until(lambda: dying.gate.standing == 1)
+        ended = exit_codes([forked(child)])
+        done.set()
+        dying.gate.open()
+    assert ended == [0]
 
 
 def test_it_is_back_when_a_request_that_was_left_behind_ends(cold: Cold, gate: Gate) -> None:
@@ -170,6 +356,110 @@ def test_an_upload_that_arrives_late_is_deleted(gate: Gate) -> None:
     until(lambda: store.inner.head(KEY) is None)
 
 
+class NetworkDisk(Disk):
+    """Writes and removals wait at the gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        self._gate.passed()
+        return super().write(descriptor, data)
+
+    def unlink(self, path: Path) -> None:
+        self._gate.passed()
+        super().unlink(path)
+
+    def stat(self, path: Path) -> Any:
+        self._gate.passed()
+        return super().stat(path)
+
+
+def temporaries(folder: Path) -> list[Path]:
+    return [each for each in folder.glob(".lithify-tmp/*") if each.name != "reserve"]
+
+
+def test_an_upload_whose_write_hangs_leaves_nothing_once_that_ends(gate: Gate, tmp_path: Path) -> None:
+    cold = Cold("file:///far", FileStore(tmp_path, disk=NetworkDisk(gate)), Deadline(wait=gate.wait))
+    output = cold.output(KEY)
+    gate.close()
+    with pytest.raises(LeftBehind):
+        output.write(bytes(2 << 20))
+    output.abort()
+    assert temporaries(tmp_path)
+    gate.open()
+    until(lambda: not temporaries(tmp_path))
+
+
+def test_an_upload_that_is_aborted_while_the_home_is_away_leaves_nothing(gate: Gate, tmp_path: Path) -> None:
+    """Nobody waits for that, either."""
+    cold = Cold("file:///far", FileStore(tmp_path, disk=NetworkDisk(gate)), Deadline(wait=gate.wait))
+    outputs = [cold.output(f"{KEY}.{number}") for number in range(20)]
+    for output in outputs:
+        output.write(bytes(2 << 20))
+    gate.close()
+    with pytest.raises(LeftBehind):
+        cold.head(KEY)
+    for output in outputs:
+        with pytest.raises(Unavailable, match="it does not answer"):
+            output.write(b"more")
+        output.abort()
+        with pytest.raises(Unavailable, match="given up"):
+            output.close()
+    until(lambda: gate.standing == 21)
+    assert len(temporaries(tmp_path)) == 20
+    gate.open()
+    until(lambda: not temporaries(tmp_path))
+
+
+def test_an_upload_that_was_begun_late_leaves_nothing(gate: Gate, tmp_path: Path) -> None:
+    class Slow(Wrapped):
+        def output(self, key: str) -> OutputFile:
+            gate.passed()
+            made.append(super().output(key))
+            return made[0]
+
+    made: list[Any] = []
+    cold = Cold("file:///far", Slow(FileStore(tmp_path)), Deadline(wait=gate.wait))
+    gate.close()
+    with pytest.raises(LeftBehind):
+        cold.output(KEY)
+    gate.open()
+    until(lambda: bool(made) and made[0].closed)
+    assert not temporaries(tmp_path)
+
+
+@pytest.mark.parametrize("step", ["write", "close"])
+def test_an_upload_that_fails_late_is_aborted(gate: Gate, step: str) -> None:
+    class Failing(OutputFile):
+        def write(self, data: Any, /) -> int:
+            return self.fail()
+
+        def close(self) -> None:
+            self.fail()
+
+        def abort(self) -> None:
+            aborted.set()
+
+        def fail(self) -> int:
+            gate.passed()
+            raise Unavailable("broken")
+
+    class Begins(Wrapped):
+        def output(self, key: str) -> OutputFile:
+            return Failing()
+
+    aborted = threading.Event()
+    output: Any = Cold("hang://far", Begins(MemoryStore()), Deadline(wait=gate.wait)).output(KEY)
+    gate.close()
+    with pytest.raises(LeftBehind):
+        output.write(b"x") if step == "write" else output.close()
+    output.abort()
+    assert not aborted.is_set(), "a thread is still at work in it"
+    gate.open()
+    assert aborted.wait(60)
+
+
 def test_an_answer_is_passed_on_whatever_it_is() -> None:
     class Answering(Wrapped):
         def get(self, key: str) -> Any:
@@ -183,22 +473,34 @@ def test_an_answer_is_passed_on_whatever_it_is() -> None:
     assert not cold.deadline.away
 
 
-def test_what_is_large_has_more_time(gate: Gate) -> None:
-    waited: list[float] = []
+def test_what_is_large_has_more_time() -> None:
+    waited_s = 0.0
 
     def wait(ended: threading.Event, seconds: float) -> bool:
-        waited.append(seconds)
-        return ended.wait(60)
+        """As if it had ended at the last moment."""
+        nonlocal waited_s
+        waited_s += seconds
+        assert ended.wait(60)
+        return False
+
+    def waited(request: Callable[[], object]) -> float:
+        nonlocal waited_s
+        waited_s = 0.0
+        request()
+        return waited_s
 
     cold = Cold("hang://far", MemoryStore(), Deadline(10, wait=wait))
-    cold.put(KEY, bytes(1 << 20))
-    cold.read(KEY, 0, 1 << 20)
+    assert waited(lambda: cold.put(KEY, bytes(1 << 20))) == 26
+    assert waited(lambda: cold.read(KEY, 0, 1 << 20)) == 26
     output = cold.output(KEY)
-    output.write(bytes(1 << 19))
-    output.write(bytes(1 << 19))
-    output.close()
-    cold.delete([KEY] * 10)
-    assert waited == [26, 26, 10, 18, 18, 26, 30]
+    assert waited(lambda: output.write(bytes(1 << 19))) == 18
+    assert waited(lambda: output.write(bytes(1 << 19))) == 18
+    assert waited(output.close) == 26
+    assert waited(lambda: cold.delete([KEY] * 10)) == 30
+    assert waited(lambda: cold.delete([KEY] * 1000)) == 610
+    assert waited(lambda: cold.list("users/")) == 610
+    assert waited(lambda: cold.folders("users/")) == 610
+    assert waited(lambda: cold.remove_stale_temporaries(lambda _: True)) == 610
 
 
 def test_how_long_is_an_option_that_workers_are_told() -> None:
