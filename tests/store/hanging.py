@@ -6,7 +6,7 @@ from typing import Any
 
 from fsspec.implementations.memory import MemoryFileSystem
 
-__all__ = ["Gate", "hanging_filesystem"]
+__all__ = ["Gate", "hanging_filesystem", "until"]
 
 _LOOK_S = 0.01
 
@@ -62,3 +62,13 @@ def hanging_filesystem(gate: Gate) -> type[MemoryFileSystem]:
         {"protocol": "hang", "store": {}, "pseudo_dirs": [""], **{name: gated(name) for name in names}},
     )
     return kind
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Other threads are about to make it so."""
+    waiting = threading.Event()
+    for _ in range(6_000):
+        if holds():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it never was so")
