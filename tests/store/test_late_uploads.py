@@ -1,4 +1,4 @@
-"""An upload to a home that does not answer leaves nothing behind: no object, no temporary file, nothing that is open."""
+"""An upload to a home that does not answer leaves nothing behind: no object, no temporary file, nothing open."""
 
 import threading
 from collections.abc import Iterator
