@@ -1,7 +1,9 @@
 """Where the segments of a topic are, and moving them on request (docs/rfcs/0031)."""
 
 import msgspec
+from msgspec.structs import replace
 
+from lithify.admin.home_watch import HomeState, HomeWatch
 from lithify.admin.partitions import partition_at
 from lithify.compactor.info import CompactionInfo, compaction_info
 from lithify.compactor.request_edits import Submit
@@ -42,6 +44,9 @@ class PartitionHomes(msgspec.Struct, frozen=True, kw_only=True):
     due_bytes: int
     why_none: str  # why nothing is due; "" if something is
     moving: str  # the relocation that is under way, or requested, by its id; "": none
+    requested: bool = False  # it waits for a compactor
+    failed: str = ""  # why the latest relocation that ended did; "": it did not fail
+    away: tuple[HomeState, ...] = ()  # homes that do not answer
 
 
 def status(known: KnownPartitions, topic: str, partition: int) -> PartitionHomes:
@@ -53,13 +58,17 @@ def status(known: KnownPartitions, topic: str, partition: int) -> PartitionHomes
         manifest, state = await files.heads()
         return _status(manifest, state or first_state(manifest), config, now_ms)
 
-    return known.run(found.keys, look)
+    told = known.run(found.keys, look)
+    others = [use.home for use in told.homes if use.home != HERE]
+    states = HomeWatch(known.driver.homes).look(dict.fromkeys(others, found.keys.owner))
+    return replace(told, away=tuple(state for state in states if state.away))
 
 
 def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_ms: int) -> PartitionHomes:
     due = to_relocate(manifest, config, now_ms, held_by(state)) if config.cold_home else "the topic has no cold home"
     chosen = () if isinstance(due, str) else due
-    moving = next((job.id for job in state.jobs if job.relocates), "")
+    moving = next((job for job in state.jobs if job.relocates), None)
+    last = max((job for job in state.history if job.relocates), key=lambda job: job.created_at_ms, default=None)
     return PartitionHomes(
         topic=manifest.topic,
         partition=manifest.partition,
@@ -68,7 +77,9 @@ def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_
         due_segments=len(chosen),
         due_bytes=sum(unit.bytes for unit in chosen),
         why_none=due if isinstance(due, str) else "",
-        moving=moving,
+        moving=moving.id if moving else "",
+        requested=moving is not None and moving.status == "submitted",
+        failed=last.reason if last is not None and last.status == "failed" else "",
     )
 
 

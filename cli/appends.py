@@ -179,7 +179,8 @@ class _Request:
         identity = given or identify(source, options)
         with told_to_end() as told, bulk.open_source(source, options, self._format) as found:
             passing = Passing(skip)
-            kind, linger = format_of(source, self._format), self._linger(source, found, told)
+            kind = format_of(source, self._format)
+            linger = self._linger(source, found, kind, told)
             how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
             check = record_check(opened, warehouse.driver.now_ms)
             cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
@@ -206,14 +207,16 @@ class _Request:
             )
         return _Done(opened, started, found.name, passing.done)
 
-    def _linger(self, url: str, source: "Source", told: Told) -> "Linger | None":
-        """If records arrive one after the other. On a terminal, say what it waits for."""
+    def _linger(self, url: str, source: "Source", kind: str, told: Told) -> "Linger | None":
+        """If records arrive line by line; tables are read in blocks. On a terminal, say what it waits for."""
         from lithify.cli.records.arrivals import Linger, arrives, ready
 
         if not arrives(source.file):
             return None
         if url == "-" and sys.stdin.isatty():
             warn(f"waiting for records of {self._topic}, {self._awaited()}; Ctrl-D ends the input")
+        if kind != "json":
+            return None
         driver = self._invocation.warehouse().driver
         told.at_waits = True
 

@@ -57,13 +57,19 @@ def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
 def _next(found: "Sequence[PartitionHomes]") -> Iterator[str]:
     for each in found:
         where = f"{each.topic}/{each.partition}"
-        if each.moving:
+        for state in each.away:
+            yield f"{where}: {told(state.home)} is away: {state.away}"
+        if each.moving and each.requested:
+            yield f"{where}: a move is requested, and waits for a compactor: 'lithify compaction explain {where}'"
+        elif each.moving:
             yield f"{where}: segments are moving: 'lithify compaction status {where}/{each.moving}'"
         elif each.due_segments:
             size = size_text(each.due_bytes)
             yield f"{where}: {counted(each.due_segments, 'segment')} ({size}) may move to {told(each.cold_home)}"
         else:
             yield f"{where}: nothing moves: {each.why_none}"
+        if each.failed and not each.moving:
+            yield f"{where}: the latest move failed: {each.failed}"
 
 
 @command(home)

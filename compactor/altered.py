@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from lithify.manifest.ages import latest_cleanable_ms
 from lithify.manifest.config import LONG_MAX, TopicConfig
-from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.model import SegmentRef
 

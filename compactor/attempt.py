@@ -11,7 +11,7 @@ from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
 from lithify.compactor.failures import failure_of, met
-from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
+from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, home_refuses, look
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import sources_of, tasks
 from lithify.compactor.relocating import gives_way
@@ -30,16 +30,9 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
 from lithify.manifest.relocations import CommitRelocation, UseHome
 from lithify.segment.task import TaskFailure, TaskResult
-from lithify.store.errors import (
-    CommitUnknown,
-    Fenced,
-    InvalidRequest,
-    LithifyError,
-    NotFound,
-    Unavailable,
-)
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.in_step import both
-from lithify.store.port import Now, OwnHome, Pause
+from lithify.store.port import Now, Pause
 
 __all__ = ["JobWork"]
 
@@ -109,10 +102,9 @@ class JobWork:
         pending = [index for index in range(len(job.plan.ranges)) if index not in keep]
         if pending and job.relocates:
             if number > 1:  # since it was planned, the home may have been unmounted, or adopted by another
-                try:
-                    await OwnHome(job.home, self.files.keys.owner)
-                except LithifyError as error:
-                    return await self._retry_later(job, JobError(Category.of(error), str(error)))
+                refused = await home_refuses(self.files.keys, job.home)
+                if refused is not None:
+                    return await self._retry_later(job, refused)
             noted = await self.files.manifest.offer(UseHome(self.epoch, job.home))
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)
@@ -334,6 +326,13 @@ class JobWork:
         return await self._commit(current, commit, sources_of(merged, current), known=read_lately)
 
     async def _commit_relocation(self, job: Job, forget: tuple[str, ...]) -> Step:
+        """SUBTLE! 1. The home is asked whose it is. 2. Its disk is unmounted. 3. A worker copies into the empty mount
+        point, where the copies are found again. 4. They are committed, and the originals collected: all is lost once
+        the disk is back. Therefore the home is asked again. Test: tests/e2e/test_unmounted_home.py
+        """
+        refused = await home_refuses(self.files.keys, job.home)
+        if refused is not None:
+            return await self._retry_later(job, refused)
         copies = tuple((job.segments[done.index], done.outputs[0]) for done in job.done)
         committed = await self.files.manifest.offer(CommitRelocation(self.epoch, job.id, copies, forget))
         done = not isinstance(committed, Refused)

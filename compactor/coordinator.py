@@ -10,6 +10,7 @@ from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
+from lithify.compactor.look import home_refuses
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.plan import Proposal, choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
@@ -46,9 +47,9 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.words import counted, span_text
-from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError
+from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
 from lithify.store.in_step import both
-from lithify.store.port import NewId, Now, OwnHome
+from lithify.store.port import NewId, Now
 
 __all__ = ["Coordinator"]
 
@@ -345,12 +346,10 @@ class Coordinator:
         wait for that home. Therefore the request ends. Test: tests/e2e/test_relocation_ends.py
         """
         if isinstance(moves, Moves):
-            try:
-                fresh = moves.home not in reading.manifest.homes
-                await OwnHome(moves.home, self.files.keys.owner, claims=fresh)
-            except LithifyError as error:
-                failed = JobError(Category.of(error), str(error))
-                moves = Ends("failed", f"{moves.reason}; but {error}", failed)
+            fresh = moves.home not in reading.manifest.homes
+            refused = await home_refuses(self.files.keys, moves.home, claims=fresh)
+            if refused is not None:
+                moves = Ends("failed", f"{moves.reason}; but {refused.reason}", refused)
         if isinstance(moves, Ends):
             ends = self._work(reading.config).finish
             told = moves.status, moves.reason, moves.error

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from lithify.manifest.ages import latest_cleanable_ms
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import LONG_MAX, TopicConfig
-from lithify.manifest.debt import latest_cleanable_ms
 from lithify.manifest.jobs import Job, KeyRange, Kind, MergeRules, Origin, Plan
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest, SegmentRef

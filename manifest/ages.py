@@ -1,6 +1,8 @@
 """Ages, by a clock that may have been wrong when it was read."""
 
-__all__ = ["time_left_ms", "young"]
+from lithify.manifest.config import LONG_MAX, TopicConfig
+
+__all__ = ["latest_cleanable_ms", "time_left_ms", "young"]
 
 
 def young(since_ms: int, now_ms: int, age_ms: int) -> bool:
@@ -17,3 +19,9 @@ def time_left_ms(until_ms: int, now_ms: int, wait_ms_max: int) -> int:
     clock that was ahead: 0."""
     left_ms = until_ms - now_ms
     return left_ms if 0 < left_ms <= wait_ms_max else 0
+
+
+def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
+    """The largest timestamp that a unit may hold to be compacted now. Without a lag there is no limit: even a record
+    from the future does not keep its unit from being compacted (as in Kafka)."""
+    return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX

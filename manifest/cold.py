@@ -95,7 +95,7 @@ def all_there(manifest: Manifest, home: str) -> str:
     if not manifest.runs:
         return (
             "there are only L0 segments, which stay until a compaction merges them into a run ('lithify compaction "
-            "submit --full' requests one)"
+            f"submit {manifest.topic} --full' requests one)"
         )
     if not manifest.l0:
         return f"everything is in {told(home)} already"

@@ -55,12 +55,13 @@ def kept_usd(dirty_bytes: int) -> float:
 
 def too_dear(segments: Iterable[SegmentRef], dirty_bytes: int, config: TopicConfig, now_ms: int) -> str | None:
     """Why a clean of `segments` for the dirty ratio alone waits: what it takes from cold homes costs more than it can
-    save. That ends, since dirty bytes grow and the price does not. None: it is worth it."""
+    save. That ends when more is dirty; in a partition that nobody writes to, it may last. None: it is worth it."""
     price, most = cold_price(segments, config, now_ms), kept_usd(dirty_bytes)
     if price.usd <= most:
         return None
     return (
         f"{counted(price.segments, 'segment')} of its sources in cold homes would cost {price.usd:.6f} USD "
         f"({price.retrieval_usd:.6f} retrieval, {price.early_usd:.6f} for their minimum storage duration), and what is "
-        f"dirty at most {most:.6f} USD in {PAYBACK_DAYS} days; waiting for more, or for max.compaction.lag.ms"
+        f"dirty at most {most:.6f} USD in {PAYBACK_DAYS} days; it waits until more is dirty, or for "
+        "max.compaction.lag.ms if that is set"
     )

@@ -7,10 +7,12 @@ names its debt and leaves less of it, so that a partition left alone comes to re
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
+from lithify.manifest.ages import latest_cleanable_ms
 from lithify.manifest.cold import lies_elsewhere, to_relocate
 from lithify.manifest.cold_price import too_dear
 from lithify.manifest.compacted import is_clean
@@ -25,7 +27,7 @@ from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
-__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "latest_cleanable_ms", "left_out"]
+__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "left_out"]
 
 RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs goes before merging L0
 # Skip a tier that would rewrite more than 1/4 of the bytes at which a clean is due: the clean will rewrite them soon
@@ -144,12 +146,6 @@ def assess(reading: Reading) -> Debt:
     )
 
 
-def latest_cleanable_ms(config: TopicConfig, now_ms: int) -> int:
-    """The largest timestamp that a unit may hold to be compacted now. Without a lag there is no limit: even a record
-    from the future does not keep its unit from being compacted (as in Kafka)."""
-    return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX
-
-
 def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
     """Whether there are so many L0 segments that appends are slowed down."""
     return len(manifest.l0) >= slows_from(config.l0_segments_max)
@@ -265,9 +261,13 @@ class _Books:
         if not self.dirty_bytes or self.dirty_ratio <= least:
             return NotDue(DebtName.DIRTY.text, f"dirty ratio {self.dirty_ratio:.2f} is not above {least:g}")
         why = f"dirty ratio {self.dirty_ratio:.2f} is above {least:g}"
-        segments = (segment for unit in self.old for segment in unit.segments)
-        dear = too_dear(segments, self.dirty_bytes, self._config, self._now_ms)
+        dear = self._too_dear
         return self._clean(DebtName.DIRTY, why) if dear is None else NotDue(DebtName.DIRTY.text, f"{why}, but {dear}")
+
+    @cached_property
+    def _too_dear(self) -> str | None:
+        segments = (segment for unit in self.old for segment in unit.segments)
+        return too_dear(segments, self.dirty_bytes, self._config, self._now_ms)
 
     def _clean_tombstones(self) -> Due | NotDue:
         """After the latest stamped horizon, one clean drops all these tombstones. Under a steady stream of deletes the
@@ -348,7 +348,7 @@ class _Books:
         if not self._config.compacted or ratio == 1 or chosen[-1].max_offset > self._old_to:
             return False
         enough = ratio * self.clean_bytes  # a clean is due if (1 - ratio) × dirty bytes exceed this
-        return SOON_CLEANED_PARTS * (1 - ratio) * sum(unit.bytes for unit in chosen) > enough
+        return SOON_CLEANED_PARTS * (1 - ratio) * sum(u.bytes for u in chosen) > enough and self._too_dear is None
 
     @property
     def _runs(self) -> Sequence[Unit]:

@@ -12,7 +12,7 @@ from functools import partial
 import xxhash
 
 from lithify.store.cold import Cold
-from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.fetching import begun, soon
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.homes import Homes
@@ -80,8 +80,9 @@ class _Copy:
         return True
 
     def _read_back(self) -> None:
-        if self._hash(self._target, self._new_key) == self._checksum:
-            return
+        with suppress(NotFound):  # of the copy
+            if self._hash(self._target, self._new_key) == self._checksum:
+                return
         self._discard()
         if self._hash(self._source, self._key) != self._checksum:
             raise self._corrupt()
@@ -91,7 +92,7 @@ class _Copy:
         """None: it is shorter than it should be."""
         digest = xxhash.xxh3_64()
         try:
-            for piece in _pieces(store, key, self._size):
+            for piece in _pieces(store.once(), key, self._size):
                 digest.update(piece)
         except Corrupt:
             return None

@@ -89,7 +89,9 @@ def not_json_hint(line: bytes, number: int) -> str:
     """What a line that is not JSON probably is, without its contents."""
     if _NOT_A_NUMBER.search(line):
         return ": JSON has no NaN or Infinity; write null"
-    if number == 1 and not line.lstrip().startswith((b"{", b"[")) and _SEPARATED.search(line):
+    if number == 1 and line.lstrip().startswith(b"["):
+        return ", but may begin a JSON array: give one object per line, as \"jq -c '.[]'\" does"
+    if number == 1 and not line.lstrip().startswith(b"{") and _SEPARATED.search(line):
         return ": for CSV give --format csv (tsv if there are tabs), for keys and values by line -K"
     return ""
 

@@ -1,6 +1,7 @@
 """`lithify append` that ends early says truly how far it came, whatever ended it, and goes on exactly."""
 
 import bz2
+import contextlib
 import errno
 import gzip
 import json
@@ -230,3 +231,20 @@ def test_killed_it_goes_on_exactly(users: Lithify) -> None:
     answer = users.json("append", "users", "--source-id", "mine", "--batch-size", "7", input=lines(*ROWS))
     assert (answer["appended"], answer["already_there"]) == (20, 20)
     assert there(users) == Counter(range(40))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_told_to_end_amid_a_pipe_of_csv_it_ends(users: Lithify, number: signal.Signals, code: int) -> None:
+    rows, told = "".join(f"k{n},{'v' * 200}\n" for n in range(1_000)), False
+    with Process(users.url, "append", "users", "--format", "csv", "--batch-size", "1000", feeds=True) as process:
+        assert process.of.stdin is not None
+        process.of.stdin.write("key,value\n")
+        with contextlib.suppress(BrokenPipeError):
+            for block in range(2_000):
+                process.of.stdin.write(rows)
+                if not told and block % 20 == 0 and users.ok("read", "users", "--limit", "1"):
+                    process.of.send_signal(number)
+                    told = True
+        assert process.end() == code
+    assert "records were appended" in "".join(process.said)

@@ -80,3 +80,25 @@ def test_a_request_that_is_under_way_is_not_made_twice(users: Lithify) -> None:
     assert again.exit_code == 4
     assert "a move to the warehouse is under way" in again.stderr
     assert len([each for each in users.json("compaction", "list") if each["status"] == "submitted"]) == 1
+
+
+def told(users: Lithify) -> str:
+    return " ".join(users.ok("home", "status", "users").split())
+
+
+def test_what_is_requested_and_what_failed_is_told(users: Lithify, tmp_path: Path) -> None:
+    merged(users)
+    users.ok("home", "relocate", "users")
+    assert "a move is requested, and waits for a compactor" in told(users)
+    (tmp_path / "cold").write_text("not a folder")
+    users("compactor", "run", "--once", "--engine", "local")
+    assert "the latest move failed: requested: to file://" in told(users)
+
+
+def test_a_home_that_is_away_is_told(users: Lithify, tmp_path: Path) -> None:
+    merged(users)
+    users.ok("home", "relocate", "users")
+    users.ok("compactor", "run", "--once", "--engine", "local")
+    assert "is away" not in told(users)
+    (tmp_path / "cold").rename(tmp_path / "unmounted")
+    assert re.search(r"users/0: file://\S+cold is away: .*is the home mounted\?", told(users))

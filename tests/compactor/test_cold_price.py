@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.cold_price import PAYBACK_DAYS, cold_price, kept_usd
 from lithify.manifest.debt import assess
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import units
 from lithify.store.prices import CLASSES, DAY_MS, GB
@@ -91,3 +91,16 @@ def test_it_ends_before_two_thirds_of_what_is_cold_is_dirty(dirty: int, clean: i
     assert (price.segments, price.bytes) == (1, clean)
     if dirty * 3 >= clean * 2:
         assert price.usd <= kept_usd(dirty)
+
+
+def test_runs_are_merged_while_a_clean_waits_for_its_price() -> None:
+    """It will not rewrite them soon."""
+    low = config(min_cleanable_dirty_ratio=LOW)
+    for home, work in (("", "clean"), (ARCHIVE, "tier")):
+        made = part(0, home)
+        small = tuple(
+            SortedRun(id=f"run {at}", segments=(replace(segment(10 + at, GB // 20), base_offset=None),))
+            for at in range(low.runs_tier)
+        )
+        found = due(replace(made, l0=(), runs=(*made.runs, *small), next_offset=10_000), low)
+        assert (found or "").startswith(work), found

@@ -1,16 +1,20 @@
 """A folder as cold home whose disk is not mounted: its mount point is there, and empty. No data is lost by that, and
 nothing may be written into it (docs/rfcs/0031)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import lithify
+from lithify.compactor.engines.local import LocalEngine
+from lithify.compactor.engines.underway import Underway
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import Setting
 from lithify.manifest.model import Manifest
+from lithify.segment.task import MergeTask, MoveTask
 from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.homes import Homes
 from tests.clock import HandClock
 from tests.log.compaction import files_of
 
@@ -108,6 +112,40 @@ def test_nothing_moves_into_the_mount_point(warehouse: Warehouse, disk: Path, cl
     clock.now_ms += HOUR_MS
     compact(warehouse)
     assert len(list(warehouse.topic("users").scan().read_all()["key"])) == 4
+
+
+class Unmounting(LocalEngine):
+    """Its first copy finds the disk gone, which was there when the job was planned."""
+
+    def __init__(self, disk: Path) -> None:
+        super().__init__(1)
+        self._disk = disk
+        self.kept: Path | None = None
+
+    def start(self, homes: Homes, tasks: Sequence[MergeTask | MoveTask], label: str) -> Underway:
+        if self.kept is None and any(isinstance(task, MoveTask) for task in tasks):
+            self.kept = unmount(self._disk)
+        return super().start(homes, tasks, label)
+
+
+def test_what_was_copied_into_a_mount_point_is_not_committed(
+    warehouse: Warehouse, disk: Path, clock: HandClock
+) -> None:
+    append(warehouse, clock, 6)
+    compact(warehouse)
+    clock.now_ms += HOUR_MS + 1
+    engine = Unmounting(disk)
+    lithify.Compactor(warehouse, engine=engine).run_once()
+    assert engine.kept is not None
+    assert [each for each in head(warehouse).segments() if not each.home]
+    assert [j.ended_by for j in lithify.Admin(warehouse).compactions("users", 0) if j.status == "failed"] == ["home"]
+    disk.rename(disk.with_name("below"))
+    engine.kept.rename(disk)
+    for _ in range(4):
+        clock.now_ms += HOUR_MS
+        compact(warehouse)
+        lithify.Collector(warehouse, grace_ms=GRACE_MS).run_once()
+    assert len(list(warehouse.topic("users").partition(0).read())) == 6
 
 
 def test_no_collection_and_no_sweep_takes_it_for_empty(warehouse: Warehouse, disk: Path, clock: HandClock) -> None:

@@ -4,14 +4,17 @@ forgets a home in which something is (docs/rfcs/0031)."""
 import pytest
 from msgspec.structs import replace
 
+from lithify.compactor.look import home_refuses
+from lithify.compactor.relocating import gives_way
 from lithify.gc.collect import sweep
+from lithify.manifest.categories import Category
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.relocations import CommitRelocation, ForgetHomes, UseHome
-from lithify.store.errors import Fenced
+from lithify.store.errors import AccessDenied, Corrupt, Fenced, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import HERE
 from tests.protocol.homes import COLD, begun, compacted, copied, head, moved, relocation
-from tests.protocol.scene import GRACE_MS, KEYS, append, claim, compact
+from tests.protocol.scene import GRACE_MS, KEYS, Held, append, claim, compact
 
 COLDER = "memory://colder"
 
@@ -74,3 +77,24 @@ def test_a_sweep_lists_every_home() -> None:
         world.alone(sweep(files, GRACE_MS))
     assert world.elsewhere[COLDER] == {}
     assert head(world).homes == (COLD,)
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (InvalidRequest("another warehouse's"), Category.INVALID),
+        (Unavailable("away"), Category.UNAVAILABLE),
+        (AccessDenied("refused"), Category.STORE_DENIED),
+        (Corrupt("home.json names nobody", "home.json"), Category.UNAVAILABLE),
+    ],
+)
+def test_a_relocation_lets_go_whatever_its_home_says(error: LithifyError, category: Category) -> None:
+    """A damaged home.json is no damage of a segment: nothing else may wait for it."""
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    held = Held(world, home_refuses(KEYS, COLD))
+    held.fail(error)
+    refused = held.result
+    assert refused is not None
+    assert refused.category is category
+    assert gives_way(job, head(world), None, refused)

@@ -10,7 +10,7 @@ from tests.sim.world import World
 
 __all__ = ["alone"]
 
-STEPS_MAX = 6_000
+STEPS_MAX = 20_000  # beside homes that are away for good, attempts fail until all give way
 
 
 def alone(

@@ -141,7 +141,7 @@ OF_DATA = (
     Sabotage(
         "the young are merged away",
         "R4",
-        "manifest/debt.py",
+        "manifest/ages.py",
         "return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX",
         "return now_ms - config.min_compaction_lag_ms // 4 if config.min_compaction_lag_ms else LONG_MAX",
     ),

@@ -209,9 +209,9 @@ OF_HOMES = (
     Sabotage(
         "a home is written to, and nobody asks whose it is",
         "P10",
-        "compactor/coordinator.py",
-        "await OwnHome(moves.home, self.files.keys.owner, claims=fresh)",
-        'await OwnHome("", self.files.keys.owner, claims=fresh)',
+        "compactor/look.py",
+        "await OwnHome(home, keys.owner, claims=claims)",
+        'await OwnHome("", keys.owner, claims=claims)',
         focus="homes",
     ),
     Sabotage(
@@ -231,6 +231,15 @@ OF_HOMES = (
         "            pass\n        jobs = (",
         focus="homes",
         test=P13_TESTS + "test_a_fenced_compactor_neither_notes_a_home_nor_commits",
+    ),
+    Sabotage(
+        "what was copied into a mount point is committed",
+        "P13",
+        "compactor/attempt.py",
+        "        refused = await home_refuses(self.files.keys, job.home)\n        if",
+        "        refused = None\n        if",
+        focus="homes",
+        test="tests/e2e/test_unmounted_home.py::test_what_was_copied_into_a_mount_point_is_not_committed",
     ),
     Sabotage(
         "a tier takes what has moved",

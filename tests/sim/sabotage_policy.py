@@ -30,7 +30,7 @@ OF_POLICY = (
     Sabotage(
         "no record is young",
         "R4",
-        "manifest/debt.py",
+        "manifest/ages.py",
         "return now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms else LONG_MAX",
         "return LONG_MAX",
     ),

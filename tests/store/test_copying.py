@@ -16,6 +16,7 @@ from lithify.store.fsspec_store import FsspecStore
 from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
 from lithify.store.opening_homes import opened_homes
+from lithify.store.owners import owner_key_beside
 from lithify.store.port import ObjectInfo, OutputFile, Store
 from lithify.store.s3 import S3Store
 from lithify.store.wrapped import Wrapped, innermost
@@ -273,16 +274,21 @@ def test_a_missing_source_of_a_copy_that_the_store_makes(lithify_s3: S3Server, b
     homes.close()
 
 
-def test_what_a_filesystem_of_fsspec_took_is_read_back(tmp_path: Any) -> None:
-    """Its size is right, and nobody else would have noticed."""
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_a_filesystem_of_fsspec_took_is_read_back(tmp_path: Any, lost: bool) -> None:
+    """Its size is right, and nobody else would have noticed. A copy that is not there is no missing source, either."""
 
     class Damaging(FsspecStore):
         def upload(self, key: str, local: str) -> None:
             super().upload(key, local)
-            self.put(key, b"!" + BODY[1:])
+            if lost:
+                self.delete([key])
+            else:
+                self.put(key, b"!" + BODY[1:])
 
     here, cold = MemoryStore(), Damaging(f"file://{tmp_path}/cold")
     here.put(OLD, BODY)
+    cold.put(owner_key_beside(NEW), b"{}")
     homes = Homes({HERE: here, "cold": Cold("cold", cold)})
     with pytest.raises(Unavailable, match="the copy is damaged, and was deleted"):
         moved(homes, HERE, "cold")
