@@ -83,7 +83,7 @@ class Hanging(Wrapped):
     def __init__(self) -> None:
         super().__init__(MemoryStore())
         self.inner.put(OWNER, b"{}")
-        self.go_on = threading.Event()
+        self.begun, self.go_on = threading.Event(), threading.Event()
         self.asked = 0
 
     def hasty(self) -> "Hanging":
@@ -91,6 +91,7 @@ class Hanging(Wrapped):
 
     def head(self, key: str) -> ObjectInfo | None:
         self.asked += 1
+        self.begun.set()
         self.go_on.wait()
         return self.inner.head(key)
 
@@ -101,6 +102,7 @@ def test_a_home_that_hangs_is_away_and_holds_up_nobody() -> None:
     for _ in range(2):
         (state,) = watch.look({home: OWNER, "class:STANDARD_IA": OWNER})
         assert state.away.startswith("no answer")
+    assert hanging.begun.wait(60)
     assert hanging.asked == 1, "it is not asked again before it has answered"
     hanging.go_on.set()
     patient = HomeWatch(Homes({HERE: MemoryStore(), home: Cold(home, hanging)}), wait_ms=60_000)
