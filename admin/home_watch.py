@@ -9,6 +9,7 @@ from lithify.store.apart import Fault, attempt
 from lithify.store.driver import monotonic_ms
 from lithify.store.home_names import physical
 from lithify.store.homes import Homes
+from lithify.store.owners import unclaimed_text
 from lithify.store.port import HERE
 
 __all__ = ["HOMES_MAX", "HomeState", "HomeWatch"]
@@ -58,4 +59,4 @@ class HomeWatch:
         if isinstance(outcome, Fault):
             self._found[home] = outcome.text
         else:
-            self._found[home] = "" if outcome else f"there is no {owner}, which says whose it is: is the home mounted?"
+            self._found[home] = "" if outcome else unclaimed_text(owner)

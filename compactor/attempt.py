@@ -11,7 +11,8 @@ from lithify.compactor.altered import forbidden
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
 from lithify.compactor.failures import failure_of, met
-from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, home_refuses, look
+from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
+from lithify.compactor.own_home import home_refuses
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import sources_of, tasks
 from lithify.compactor.relocating import gives_way

@@ -10,8 +10,8 @@ from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
-from lithify.compactor.look import home_refuses
 from lithify.compactor.needs import Needs, needs, want
+from lithify.compactor.own_home import home_refuses
 from lithify.compactor.plan import Proposal, choose_requested, freeze, kind_of
 from lithify.compactor.policy import (
     Action,

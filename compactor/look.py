@@ -1,18 +1,12 @@
-"""Checks whether segments are what their references say, with signs of life: it may take longer than a lease (P5); and
-whether a home is there, and ours."""
+"""Checks whether segments are what their references say, with signs of life: it may take longer than a lease (P5)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from lithify.compactor.engine import VerifyOutputs
-from lithify.compactor.failures import met
-from lithify.manifest.categories import Category
-from lithify.manifest.jobs import JobError
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
-from lithify.store.errors import InvalidRequest, LithifyError
-from lithify.store.port import OwnHome
 
-__all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "home_refuses", "look"]
+__all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "look"]
 
 OUTPUTS_A_LOOK = 64  # one HEAD each
 ShowLife = Callable[[], Awaitable[None]]  # may raise, which ends the check
@@ -42,15 +36,3 @@ async def bad_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef], show_l
             await show_life()
         bad |= await look(keys, tuple(outputs[first : first + OUTPUTS_A_LOOK]), show_life, whole=False)
     return bad
-
-
-async def home_refuses(keys: PartitionKeys, home: str, *, claims: bool = False) -> JobError | None:
-    """Why nothing may be written to `home`, and nothing that was written there counts: it is away, or another
-    warehouse's. `claims`: it is claimed if nobody has."""
-    try:
-        await OwnHome(home, keys.owner, claims=claims)
-    except InvalidRequest as error:  # it is another warehouse's
-        return JobError(Category.INVALID, str(error))
-    except LithifyError as error:
-        return met(error)
-    return None

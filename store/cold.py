@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from lithify.store.deadline import Deadline, LeftBehind
 from lithify.store.errors import Corrupt, LithifyError, NotFound, Unavailable
 from lithify.store.home_names import physical
-from lithify.store.owners import owner_key_beside
+from lithify.store.owners import owner_key_beside, unclaimed_text
 from lithify.store.port import HERE, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
@@ -104,7 +104,7 @@ class Cold(Wrapped):
         if found is None and of_topic and physical(self.home) != HERE and key != owner_key_beside(key):
             owner = owner_key_beside(key)
             if self.inner.head(owner) is None:
-                raise Unavailable(f"there is no {owner}, which says whose it is: is the home mounted?")
+                raise Unavailable(unclaimed_text(owner))
         return found
 
     def now(self) -> int:

@@ -19,6 +19,12 @@ _SAME = {"s3a": "s3", "local": "file"}
 _OWN_SCHEMES = frozenset({"s3", "s3a", "file", "local", "memory"})
 
 
+def scheme_of(url: str) -> str:
+    """The kind of store that a URL names, in its one spelling."""
+    scheme = url.partition("://")[0].lower()
+    return _SAME.get(scheme, scheme)
+
+
 def storage_class(home: str) -> str | None:
     """The storage class that `home` names; None if it is not a home of that kind."""
     return home.removeprefix(CLASS) if home.startswith(CLASS) else None
@@ -32,10 +38,10 @@ def physical(home: str) -> str:
 def spelled(home: str) -> str:
     """The one spelling of a home's name: two spellings would be two homes in the same place. ('..' stays: with links it
     may mean anything.)"""
-    scheme, separator, rest = home.partition("://")
+    _, separator, rest = home.partition("://")
     if not separator or storage_class(home) is not None:
         return home
-    scheme = _SAME.get(scheme.lower(), scheme.lower())
+    scheme = scheme_of(home)
     if scheme == "file" and rest.lower().startswith("localhost/"):
         rest = rest[len("localhost") :]  # RFC 8089
     root = "/" if rest.startswith("/") else ""

@@ -11,7 +11,7 @@ from lithify.store.deadline import TIMEOUT_S, Deadline
 from lithify.store.disk_cache import Cached, DiskCache
 from lithify.store.driver import Clock
 from lithify.store.errors import InvalidRequest, Unavailable
-from lithify.store.home_names import check_home_name, spelled, storage_class
+from lithify.store.home_names import check_home_name, scheme_of, spelled, storage_class
 from lithify.store.homes import HERE, Homes
 from lithify.store.opening import open_spec, open_store
 from lithify.store.port import NOT_PICKLED, Store, StoreSpec
@@ -41,7 +41,6 @@ CACHE_BYTES_MIN = 64 << 20  # an entry may have an eighth, and a fetch 8 MiB
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30}
 _RETRIES = {"mode": "standard", "total_max_attempts": 2}  # with the timeouts: a home that is down is known in a minute
 _TIMEOUT_S_MIN, _TIMEOUT_S_MAX = 1, 3_600
-_SAME = {"s3a": "s3", "local": "file"}
 _CLASS = "StorageClass"
 
 
@@ -149,7 +148,7 @@ class _OpenerOfSpec:
         if own is not None:
             return _cold_of_spec(home, own)
         url, options = _way(home, self._spec.url, self._spec.options)
-        like = self._spec if _kind(url) == _kind(self._spec.url) else StoreSpec(url)
+        like = self._spec if scheme_of(url) == scheme_of(self._spec.url) else StoreSpec(url)
         options = _bounded(url, options)
         return _cold_of_spec(home, replace(like, url=url, options=options, homes={}, timeout_s=self.timeout_s))
 
@@ -188,8 +187,8 @@ def _way(home: str, here: str, options: Mapping[str, Any]) -> tuple[str, Mapping
     """The URL and the options of a home that has none of its own, for the warehouse at `here` with `options`."""
     wanted = storage_class(home)
     if wanted is None:
-        return home, options if _kind(home) == _kind(here) else {}
-    if _kind(here) != "s3":
+        return home, options if scheme_of(home) == scheme_of(here) else {}
+    if scheme_of(here) != "s3":
         raise InvalidRequest(
             f"home {home}: only S3 has storage classes, and this warehouse is {shown(here)}: name its cold home by a "
             "URL"
@@ -240,7 +239,7 @@ def _timeout_s(given: Any) -> float:
 
 def _bounded(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """With timeouts and attempts that end soon, unless the user chose others."""
-    if _kind(url) != "s3":
+    if scheme_of(url) != "s3":
         return dict(options)
     return {**options, "config_kwargs": {**_TIMEOUTS, "retries": _RETRIES, **_mapping(options, "config_kwargs")}}
 
@@ -249,8 +248,3 @@ def _mapping(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Whatever else it is, is refused where it is used."""
     value = options.get(name)
     return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _kind(url: str) -> str:
-    scheme = url.partition("://")[0].lower()
-    return _SAME.get(scheme, scheme)

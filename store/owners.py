@@ -12,7 +12,15 @@ from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
 
-__all__ = ["adopt_home", "claim_home", "owner_key", "owner_key_beside", "owner_of_home", "require_owner"]
+__all__ = [
+    "adopt_home",
+    "claim_home",
+    "owner_key",
+    "owner_key_beside",
+    "owner_of_home",
+    "require_owner",
+    "unclaimed_text",
+]
 
 _FORMAT = 1
 
@@ -74,6 +82,11 @@ def claim_home(store: Store, key: str, url: str) -> None:
     if owner is None:
         raise Unavailable(f"{_where(store, key)}: nothing is known of the claim; nothing is lost, try again")
     _require(store, key, owner, url)
+
+
+def unclaimed_text(key: str) -> str:
+    """Why nothing is known of a home that has no file `key`."""
+    return f"there is no {key}, which says whose it is: is the home mounted?"
 
 
 def require_owner(store: Store, key: str, url: str) -> None:

@@ -83,6 +83,15 @@ def collect(warehouse: Warehouse, clock: HandClock) -> None:
         lithify.Collector(warehouse, grace_ms=GRACE_MS).run_once(sweep=True)
 
 
+def there_and_back(warehouse: Warehouse, clock: HandClock) -> None:
+    compact(warehouse)
+    warehouse.topic("t").alter({"local.retention.bytes": None})
+    lithify.Admin(warehouse).recall("t", 0)
+    compact(warehouse)
+    warehouse.topic("t").alter({"local.retention.bytes": 0})
+    collect(warehouse, clock)
+
+
 def segments_in(store: Store) -> dict[str, int]:
     found = store.list("").objects
     return {o.key.rpartition("/")[2].removesuffix(".parquet"): o.size for o in found if "/segments/" in o.key}
@@ -174,12 +183,7 @@ def test_kafka_15479_a_segment_counts_once_whatever_epochs_it_has_seen(warehouse
     epoch = head(warehouse).compactor_epoch
     for _ in range(3):
         clock.now_ms += HOUR_MS
-        compact(warehouse)
-        warehouse.topic("t").alter({"local.retention.bytes": None})
-        lithify.Admin(warehouse).recall("t", 0)
-        compact(warehouse)
-        warehouse.topic("t").alter({"local.retention.bytes": 0})
-        collect(warehouse, clock)
+        there_and_back(warehouse, clock)
     compact(warehouse)
     assert head(warehouse).compactor_epoch >= epoch + 6
     assert counted(warehouse) == before
@@ -190,12 +194,7 @@ def test_kafka_20033_the_metadata_of_what_moved_does_not_grow(warehouse: Warehou
     """Kafka's topic of remote log metadata grew with every segment ever copied."""
     sizes: list[int] = []
     for _ in range(6):
-        compact(warehouse)
-        warehouse.topic("t").alter({"local.retention.bytes": None})
-        lithify.Admin(warehouse).recall("t", 0)
-        compact(warehouse)
-        warehouse.topic("t").alter({"local.retention.bytes": 0})
-        collect(warehouse, clock)
+        there_and_back(warehouse, clock)
         manifest = head(warehouse)
         assert not manifest.retired
         assert not manifest.homes

@@ -4,7 +4,7 @@ forgets a home in which something is (docs/rfcs/0031)."""
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.look import home_refuses
+from lithify.compactor.own_home import home_refuses
 from lithify.compactor.relocating import gives_way
 from lithify.gc.collect import sweep
 from lithify.manifest.categories import Category

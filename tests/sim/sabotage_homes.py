@@ -209,7 +209,7 @@ OF_HOMES = (
     Sabotage(
         "a home is written to, and nobody asks whose it is",
         "P10",
-        "compactor/look.py",
+        "compactor/own_home.py",
         "await OwnHome(home, keys.owner, claims=claims)",
         'await OwnHome("", keys.owner, claims=claims)',
         focus="homes",
