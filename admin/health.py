@@ -6,9 +6,10 @@ from typing import Literal
 import msgspec
 
 from lithify.admin.overdue import overdue
+from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
-from lithify.manifest.keys import check_topic_name, is_segment_key
+from lithify.manifest.keys import check_topic_name
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import UPLOADS_MAX
 from lithify.manifest.partition import PartitionFiles
@@ -18,7 +19,7 @@ from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
 from lithify.manifest.words import counted, quarantine_text, span_text
 from lithify.store.apart import Ending, Fault, attempt
-from lithify.store.driver import Driver
+from lithify.store.homes import Homes
 from lithify.store.port import Now
 
 __all__ = ["Check", "Health", "Verdict", "health", "stale_temporaries"]
@@ -45,12 +46,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         return Ending.DAMAGED if any(check.verdict == "failure" for check in self.checks) else Ending.DONE
 
 
-def stale_temporaries(driver: Driver) -> Check:
+def stale_temporaries(homes: Homes) -> Check:
     """Removes what killed processes left half written a day ago, and tells how much that was."""
-    removed = attempt(lambda: driver.store.remove_stale_temporaries(is_segment_key))
-    if isinstance(removed, Fault):
-        return Check("stale temporaries", "warning", removed.message, removed)
-    return Check("stale temporaries", "ok", f"{removed} removed, left by killed processes")
+    found = remove_stale_temporaries(homes)
+    if found.fault:
+        return Check("stale temporaries", "warning", found.fault.message, found.fault)
+    return Check("stale temporaries", "ok", f"{found.removed} removed, left by killed processes")
 
 
 def health(known: KnownPartitions, topic: str | None) -> Health:

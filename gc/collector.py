@@ -17,11 +17,12 @@ from lithify.gc.collect import Pass, collect, collect_deleted, sweep
 from lithify.gc.lives import Lives
 from lithify.gc.objects import has_segments
 from lithify.gc.reachable import Garbage
+from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.gc.unannounced import sweep_unannounced
 from lithify.gc.when import goes_at
 from lithify.manifest.catalog import partition_keys
 from lithify.manifest.ended import Known, Marks
-from lithify.manifest.keys import PartitionKeys, is_segment_key
+from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.rests import BOUNDARY_MS, Rest, Rests
 from lithify.manifest.words import counted
@@ -206,14 +207,10 @@ class Collector:
         return part if isinstance(found, Fault) else msgspec.structs.replace(part, next_ms=found)
 
     def _clean(self, report: GcReport) -> GcReport:
-        """Sweep what no topic owns: temporary files and uploads of killed processes that are a day old by the store's
-        clock."""
-        store = self._driver.store
-        found = attempt(lambda: store.remove_stale_temporaries(is_segment_key, dry_run=report.dry_run))
-        self._troubles.tell("stale temporaries stay", found)
-        if isinstance(found, Fault):
-            return msgspec.structs.replace(report, fault=found)
-        return msgspec.structs.replace(report, temporaries=found)
+        """Sweep what no topic owns."""
+        found = remove_stale_temporaries(self._driver.homes, dry_run=report.dry_run)
+        self._troubles.tell("stale temporaries stay", found.fault)
+        return msgspec.structs.replace(report, temporaries=found.removed, fault=found.fault)
 
     def _topics_of(self, awake: Mapping[str, Marks], dry_run: bool, sweeping: bool) -> list[PartitionGc]:
         """All topics, many at a time: first what they are, then their partitions, then what is over."""

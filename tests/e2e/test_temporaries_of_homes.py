@@ -1,0 +1,98 @@
+"""What a killed process left half written in another home is removed by a sweep, as in the warehouse."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import lithify
+from lithify.admin.health import stale_temporaries
+from lithify.gc.temporaries import remove_stale_temporaries
+from lithify.log.warehouse import Warehouse
+from lithify.store.errors import Unavailable
+from lithify.store.homes import HERE, Homes
+from lithify.store.memory import MemoryStore
+from tests.clock import HandClock
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    return tmp_path / "cold"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, disk: Path) -> Iterator[Warehouse]:
+    """Its run is in the home on `disk`."""
+    config = {"cold.location": f"file://{disk}", "local.retention.ms": "0", "hot.retain.segments": "0"}
+    clock = HandClock()
+    with lithify.open(str(tmp_path / "warehouse"), clock=clock) as opened:
+        topic = opened.create_topic("users", config={"cleanup.policy": "compact"} | config, probe=False)
+        topic.append([lithify.Record(b"ada", b"1", timestamp_ms=clock.now_ms)])
+        clock.now_ms += HOUR_MS
+        lithify.Admin(opened).submit("users", 0)
+        for _ in range(2):
+            lithify.Compactor(opened, engine="local").run_once()
+        assert [each.home for run in topic.partition(0).describe().runs for each in run.segments] == [f"file://{disk}"]
+    with lithify.open(str(tmp_path / "warehouse"), clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stale(disk: Path) -> Path:
+    return left(disk, "0123456789abcdef.7", old=True)
+
+
+def left(root: Path, name: str, *, old: bool) -> Path:
+    path = root / ".lithify-tmp" / name
+    path.write_bytes(b"half")
+    if old:
+        os.utime(path, (1, 1))
+    return path
+
+
+def test_a_sweep_removes_those_of_a_day_ago(warehouse: Warehouse, disk: Path, stale: Path) -> None:
+    fresh = left(disk, "fedcba9876543210.8", old=False)
+    collector = lithify.Collector(warehouse)
+    assert collector.run_once(dry_run=True, sweep=True).temporaries == 1
+    assert stale.exists()
+    assert collector.run_once().temporaries == 0
+    assert stale.exists(), "a normal pass lists nothing"
+    report = collector.run_once(sweep=True)
+    assert (report.temporaries, report.fault) == (1, None)
+    assert (stale.exists(), fresh.exists()) == (False, True)
+
+
+def test_a_home_that_is_away_holds_up_no_other(warehouse: Warehouse, tmp_path: Path, disk: Path, stale: Path) -> None:
+    here = left(tmp_path / "warehouse", "0123456789abcdef.7", old=True)
+    disk.rename(tmp_path / "away")
+    report = lithify.Collector(warehouse).run_once(sweep=True)
+    assert (report.temporaries, here.exists()) == (1, False)
+    (part,) = report.partitions
+    assert part.fault is not None
+    assert "is it mounted?" in part.fault.message
+
+
+class Silent(MemoryStore):
+    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
+        raise Unavailable("no answer")
+
+
+class Full(MemoryStore):
+    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
+        return 2
+
+
+def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
+    found = remove_stale_temporaries(Homes({HERE: Full(), "one": Silent(), "two": Full(), "class:STANDARD_IA": Full()}))
+    assert found.removed == 4, "a storage class is in the warehouse's own bucket"
+    assert found.fault is not None
+    assert found.fault.message == "no answer"
+
+
+def test_doctor_tells_of_those_in_the_homes_that_it_asked(warehouse: Warehouse, disk: Path, stale: Path) -> None:
+    warehouse.driver.homes.store(f"file://{disk}")
+    assert stale_temporaries(warehouse.driver.homes).detail == "1 removed, left by killed processes"
+    assert not stale.exists()
