@@ -9,18 +9,15 @@ from lithify.cli.confirming import confirm
 from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import code_of, tell_faults
 from lithify.cli.invocation import Group, Invocation, command, parse_changes, parse_pairs
-from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
-from lithify.cli.partitions import describe_partition, quarantine
+from lithify.cli.output import Output, count_text, size_text, time_text
+from lithify.cli.partitions import describe_partition, home_lines, quarantine
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
-from lithify.manifest.config import config_table, parse
-from lithify.manifest.homes import HERE, told
+from lithify.manifest.config import config_table
 from lithify.manifest.words import counted
 from lithify.store.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from lithify.admin.topics import TopicSummary
     from lithify.log.info import PartitionInfo, TopicInfo
 
@@ -111,7 +108,7 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     ]
     less = ("bytes readable", "records stored", "compacted", "dirty ratio", "log start")
     output.table(columns, [_row(part) for part in info.partitions], less=less, prose=True)
-    output.lines(_homes(info))
+    output.lines(home_lines(info))
     for part in info.partitions:
         for alarm in filter(None, (quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
@@ -120,19 +117,6 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)
-
-
-def _homes(info: "TopicInfo") -> "Iterator[str]":
-    """A line per home, of a topic that has another one than the warehouse."""
-    config = parse(info.config)
-    held: dict[str, list[int]] = {HERE: [], **({config.cold_home: []} if config.cold_home else {})}
-    for part in info.partitions:
-        for segment in (*part.l0, *(each for run in part.runs for each in run.segments)):
-            held.setdefault(segment.home, []).append(segment.bytes)
-    if held.keys() == {HERE}:
-        return
-    for home, sizes in held.items():
-        yield f"home {told(home)}: {counted_text(len(sizes), 'segment')}, {size_text(sum(sizes))}"
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:

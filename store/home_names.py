@@ -65,8 +65,8 @@ def check_home_name(home: str) -> None:
         raise InvalidRequest(f"home {home[:300]!r} is a path: a folder's URL is file://{home[:300]}")
     if scheme == "file" and separator and rest and not rest.startswith("/"):
         raise InvalidRequest(
-            f"home {shown(home)[:300]!r} names a host, {rest.partition('/')[0][:100]!r}, and no folder of this machine: a "
-            f"folder's URL has three slashes, as in file:///{rest[:200]}"
+            f"home {shown(home)[:300]!r} names a host, {rest.partition('/')[0][:100]!r}, not a folder of this machine: "
+            f"a folder's URL has three slashes, as in file:///{rest[:200]}"
         )
     if not separator or not rest.strip("/"):
         raise InvalidRequest(
