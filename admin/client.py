@@ -19,7 +19,7 @@ from lithify.admin.garbage import GRACE_MS, Garbage
 from lithify.admin.health import Health
 from lithify.admin.homes import PartitionHomes
 from lithify.admin.manifests import ManifestFile, manifest_file
-from lithify.admin.partitions import Answers, WarehouseLike, partition_at
+from lithify.admin.partitions import Answers, WarehouseLike, only_partition, partition_at
 from lithify.admin.survey import Overview
 from lithify.admin.surveyor import SURVEY_MS, Surveyor
 from lithify.admin.topics import LogStart, TopicSummary
@@ -33,6 +33,7 @@ from lithify.manifest.config import Setting
 from lithify.manifest.jobs import Status
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, PinOwner
+from lithify.manifest.walk import FoundPartition
 from lithify.store.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ class Admin:
     'settle'
 
     What is asked of several partitions continues past those that fail: `items` has the answers, `failed` the others. If
-    all fail, the error of the first is raised. `partition` None means all of a topic. Every method that names a topic
-    raises NotFound if there is none.
+    all fail, the error of the first is raised: there, `partition` None means all of a topic. What is asked of one
+    partition takes None for the topic's only one, and raises InvalidRequest if it has several. Every method that names
+    a topic raises NotFound if there is none.
     """
 
     def __new__(
@@ -93,6 +95,12 @@ class Admin:
         self._garbage = Garbage(warehouse.driver, events)
         self._surveyor = Surveyor(self._known, survey_ms)
 
+    def _only(self, topic: str, partition: int | None) -> int:
+        return partition if partition is not None else only_partition(topic, self._known.topic(topic).partitions)
+
+    def _at(self, topic: str, partition: int | None) -> FoundPartition:
+        return partition_at(self._known, topic, self._only(topic, partition))
+
     # Topics
 
     def topics(self) -> Answers[TopicSummary]:
@@ -124,21 +132,21 @@ class Admin:
         """A topic and its partitions; those that cannot be read are listed under `failures`."""
         return _topics.describe_topic(self._known, topic)
 
-    def describe(self, topic: str, partition: int) -> PartitionInfo:
+    def describe(self, topic: str, partition: int | None = None) -> PartitionInfo:
         """One partition: its segments, offsets, sizes, and what is due."""
-        return _topics.describe(self._known, partition_at(self._known, topic, partition))
+        return _topics.describe(self._known, self._at(topic, partition))
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> LogStart:
         """As `Partition.delete_records`; -1: all. Raises OffsetOutOfRange."""
         return _topics.delete_records(self._known, topic, partition, before_offset)
 
-    def manifest(self, topic: str, partition: int, number: int | None = None) -> Manifest:
+    def manifest(self, topic: str, partition: int | None = None, number: int | None = None) -> Manifest:
         """The manifest of a number, or the head. Raises Corrupt; InvalidRequest if a later lithify wrote it."""
         return self.manifest_file(topic, partition, number).decoded()
 
-    def manifest_file(self, topic: str, partition: int, number: int | None = None) -> ManifestFile:
+    def manifest_file(self, topic: str, partition: int | None = None, number: int | None = None) -> ManifestFile:
         """As `manifest`, but the stored bytes, which may be damaged."""
-        return manifest_file(self._known, topic, partition, number)
+        return manifest_file(self._known, topic, self._only(topic, partition), number)
 
     def history(
         self,
@@ -209,7 +217,7 @@ class Admin:
     # Compaction
 
     def submit(
-        self, topic: str, partition: int, sources: Sources = "full", *, idempotency_key: str | None = None
+        self, topic: str, partition: int | None = None, sources: Sources = "full", *, idempotency_key: str | None = None
     ) -> CompactionInfo:
         """Request a compaction: of everything ("full"), or of these L0 and run ids. The compactor decides.
 
@@ -218,23 +226,23 @@ class Admin:
 
         Raises InvalidRequest if a source is not live, Unavailable if 64 requests are waiting already.
         """
-        return _compactions.submit(self._known, topic, partition, sources, idempotency_key)
+        return _compactions.submit(self._known, topic, self._only(topic, partition), sources, idempotency_key)
 
-    def homes(self, topic: str, partition: int) -> PartitionHomes:
+    def homes(self, topic: str, partition: int | None = None) -> PartitionHomes:
         """In which homes a partition's segments are, and what moves next (docs/homes.md)."""
-        return _homes.status(self._known, topic, partition)
+        return _homes.status(self._known, topic, self._only(topic, partition))
 
-    def relocate(self, topic: str, partition: int) -> CompactionInfo:
+    def relocate(self, topic: str, partition: int | None = None) -> CompactionInfo:
         """Request that all segments of the partition's runs move to the topic's cold home, whatever their age. Raises
         InvalidRequest if the topic has none, or nothing is left to move; AlreadyExists if such a request is under
         way."""
-        return _homes.relocate(self._known, topic, partition)
+        return _homes.relocate(self._known, topic, self._only(topic, partition))
 
-    def recall(self, topic: str, partition: int) -> CompactionInfo:
+    def recall(self, topic: str, partition: int | None = None) -> CompactionInfo:
         """Request that all segments of the partition come back to the warehouse. As long as the topic's configuration
         says so, those that are old enough go again: alter it first. Raises InvalidRequest if nothing is elsewhere,
         AlreadyExists if such a request is under way."""
-        return _homes.relocate(self._known, topic, partition, back=True)
+        return _homes.relocate(self._known, topic, self._only(topic, partition), back=True)
 
     def adopt_home(self, topic: str) -> tuple[str, ...]:
         """Make this warehouse the owner of the topic's segments in other homes, which it returns: for a warehouse that
@@ -266,9 +274,9 @@ class Admin:
         """
         return _compactions.cancel(self._known, id)
 
-    def explain(self, topic: str, partition: int) -> Explanation:
+    def explain(self, topic: str, partition: int | None = None) -> Explanation:
         """What a compactor would do next in a partition, and what it would not do, with the reasons."""
-        return _explain.explain(self._known, partition_at(self._known, topic, partition))
+        return _explain.explain(self._known, self._at(topic, partition))
 
     def explain_topic(self, topic: str) -> Answers[Explanation]:
         """As `explain`, of every partition."""
@@ -283,13 +291,13 @@ class Admin:
         """End `pause`."""
         return _topics.alter_topic(self._known, topic, {"compaction.paused": None}, None)
 
-    def retry(self, topic: str, partition: int) -> Retried:
+    def retry(self, topic: str, partition: int | None = None) -> Retried:
         """Lift a partition's quarantine, if the damaged segment is whole again or gone from the log; tells whether
         there was a quarantine.
 
         Raises Corrupt if the segment is still damaged: then nothing was changed.
         """
-        return _compactions.retry(self._known, partition_at(self._known, topic, partition))
+        return _compactions.retry(self._known, self._at(topic, partition))
 
     def retry_topic(self, topic: str) -> Answers[Retried]:
         """As `retry`, of every partition."""

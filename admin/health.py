@@ -1,14 +1,16 @@
 """Does anything in a warehouse need a person?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
+from lithify.admin.home_watch import HOMES_MAX, HomeWatch
 from lithify.admin.overdue import overdue
 from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
+from lithify.manifest.homes import told
 from lithify.manifest.keys import check_topic_name
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import UPLOADS_MAX
@@ -19,10 +21,14 @@ from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
 from lithify.manifest.words import counted, quarantine_text, span_text
 from lithify.store.apart import Ending, Fault, attempt
+from lithify.store.errors import ErrorKind, Unavailable
+from lithify.store.home_names import physical
 from lithify.store.homes import Homes
-from lithify.store.port import Now
+from lithify.store.port import HERE, Now
 
-__all__ = ["Check", "Health", "Verdict", "health", "stale_temporaries"]
+__all__ = ["Check", "Health", "Verdict", "ending_of_checks", "health", "stale_temporaries"]
+
+_TOPICS_SHOWN = 4
 
 Verdict = Literal["ok", "warning", "failure"]
 
@@ -43,7 +49,15 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ending(self) -> Ending:
-        return Ending.DAMAGED if any(check.verdict == "failure" for check in self.checks) else Ending.DONE
+        return ending_of_checks(self.checks)
+
+
+def ending_of_checks(checks: Iterable[Check]) -> Ending:
+    """If all that failed are stores that do not answer, nothing is known to be damaged."""
+    failures = [check.fault for check in checks if check.verdict == "failure"]
+    if failures and all(fault is not None and fault.kind is ErrorKind.UNAVAILABLE for fault in failures):
+        return Ending.UNREACHABLE
+    return Ending.DAMAGED if failures else Ending.DONE
 
 
 def stale_temporaries(homes: Homes) -> Check:
@@ -67,20 +81,58 @@ def _checks(known: KnownPartitions, topic: str | None) -> Iterator[Check]:
         yield Check("topics", "failure", all_found.text, all_found)
         return
     readable = 0
+    homes = _Homes()
     for found in all_found:
         if isinstance(found, UnreadTopic):
             yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
             continue
-        checks = attempt(lambda found=found: _partition(known, found))
+        checks = attempt(lambda found=found: _partition(known, found, homes))
         if isinstance(checks, Fault):
             yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text, checks)
             continue
         readable += 1
         yield from checks
+    yield from homes.checks(known)
     yield Check("topics", "ok", f"{counted(readable, 'partition')} {'is' if readable == 1 else 'are'} readable")
 
 
-def _partition(known: KnownPartitions, found: FoundPartition) -> list[Check]:
+class _Homes:
+    """The homes besides the warehouse that configurations and manifests name."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}  # by home, the key of a file that says whose it is
+        self._topics: dict[str, set[str]] = {}  # by home, those that have something there, or will
+        self._used: set[str] = set()
+
+    def add(self, found: FoundPartition, configured: str, used: Iterable[str]) -> None:
+        for home in filter(None, (configured, *used)):
+            self._owners.setdefault(home, found.keys.owner)
+            self._topics.setdefault(home, set()).add(found.keys.topic)
+        for home in used:
+            if home not in self._used:
+                self._owners[home] = found.keys.owner
+                self._used.add(home)
+
+    def checks(self, known: KnownPartitions) -> Iterator[Check]:
+        """At most `HOMES_MAX` are asked at the same time."""
+        names = sorted(home for home in self._owners if physical(home) != HERE)
+        watch, unused = HomeWatch(known.driver.homes), self._owners.keys() - self._used
+        for first in range(0, len(names), HOMES_MAX):
+            part = names[first : first + HOMES_MAX]
+            for state in watch.look({home: self._owners[home] for home in part}, unused):
+                yield self._check(state.home, state.away)
+
+    def _check(self, home: str, away: str) -> Check:
+        name, topics = f"home {told(home)}", sorted(self._topics[home])
+        shown = ", ".join(topics[:_TOPICS_SHOWN]) + (", …" if len(topics) > _TOPICS_SHOWN else "")
+        if not away:
+            return Check(name, "ok", f"answers; it is a home of {shown}")
+        follows = "reads and compactions that need its segments fail, and nothing" if home in self._used else "nothing"
+        text = f"is away: {away}. Until it answers, {follows} moves there. It is a home of {shown}"
+        return Check(name, "failure", text, Fault.of(Unavailable(f"home {told(home)} {text}")))
+
+
+def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> list[Check]:
     """Checks of a partition, if its head and its job files can be read."""
     config = parse(found.topic.config)
 
@@ -88,7 +140,10 @@ def _partition(known: KnownPartitions, found: FoundPartition) -> list[Check]:
         state, head = await files.compactor_state(), await files.head()
         return Reading.of(head, state, config, await Now())
 
-    return list(_checked(known.run(found.keys, read, anew=True)))
+    homes.add(found, config.cold_home, ())
+    reading = known.run(found.keys, read, anew=True)
+    homes.add(found, "", reading.manifest.homes)
+    return list(_checked(reading))
 
 
 def _checked(reading: Reading) -> Iterator[Check]:

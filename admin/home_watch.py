@@ -1,7 +1,7 @@
 """Whether the homes besides the warehouse answer, asked while a survey is made (docs/rfcs/0031)."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -31,11 +31,12 @@ class HomeWatch:
         self._homes = homes
         self._wait_ms = wait_ms
         self._asked: dict[str, threading.Thread] = {}
-        self._found: dict[str, str] = {}
+        self._found: dict[str, str | None] = {}  # None: it answers, and has no such file
 
-    def look(self, owners: Mapping[str, str]) -> tuple[HomeState, ...]:
+    def look(self, owners: Mapping[str, str], unused: Collection[str] = ()) -> tuple[HomeState, ...]:
         """`owners`: for each home the key of such a file. Another storage class of the warehouse's own bucket is not
-        asked: it is there if the warehouse is."""
+        asked: it is there if the warehouse is. `unused`: the homes in which nothing is yet, so that nobody has claimed
+        them."""
         asked = sorted(home for home in owners if physical(home) != HERE)[:HOMES_MAX]
         for home in asked:
             before = self._asked.get(home)
@@ -47,16 +48,17 @@ class HomeWatch:
         until_ms = monotonic_ms() + self._wait_ms
         for home in asked:
             self._asked[home].join(max(0, until_ms - monotonic_ms()) / 1000)
-        return tuple(HomeState(home=home, away=self._away(home)) for home in asked)
+        return tuple(HomeState(home=home, away=self._away(home, owners[home], home in unused)) for home in asked)
 
-    def _away(self, home: str) -> str:
+    def _away(self, home: str, owner: str, unused: bool) -> str:
         if self._asked[home].is_alive():
             return f"no answer within {self._wait_ms // 1000} s"
-        return self._found[home]
+        found = self._found[home]
+        return ("" if unused else unclaimed_text(owner)) if found is None else found
 
     def _ask(self, home: str, owner: str) -> None:
         outcome = attempt(lambda: self._homes.store(home).hasty().head(owner))
         if isinstance(outcome, Fault):
             self._found[home] = outcome.text
         else:
-            self._found[home] = "" if outcome else unclaimed_text(owner)
+            self._found[home] = "" if outcome else None

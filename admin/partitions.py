@@ -13,10 +13,10 @@ from lithify.manifest.walk import FoundPartition
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
-from lithify.store.errors import NotFound
+from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.short_repr import short_repr
 
-__all__ = ["Answers", "Failed", "Places", "WarehouseLike", "partition_at", "required"]
+__all__ = ["Answers", "Failed", "Places", "WarehouseLike", "only_partition", "partition_at", "required"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,13 @@ def partition_at(known: KnownPartitions, topic: str, partition: int) -> FoundPar
     """Raises NotFound."""
     found = known.topic(topic)
     return FoundPartition(partition_of(found, partition), found)
+
+
+def only_partition(topic: str, partitions: int) -> int:
+    """The number of the topic's only partition. Raises InvalidRequest if it has several."""
+    if partitions > 1:
+        raise InvalidRequest(f"topic {topic} has {partitions} partitions: say which one, from 0 to {partitions - 1}")
+    return 0
 
 
 class Answers(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

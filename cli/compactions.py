@@ -30,7 +30,7 @@ _TOLD = {  # where the name of an action is a word of the protocol
     "admit": "decide on a request",
     "propose": "start a job",
 }
-_LOOKS_IN_VAIN = 20  # a second apart; a compactor looks every 15 s, unless the partition rests
+_LOOKS_IN_VAIN = 2  # a second apart
 _partition = click.option("--partition", type=int, help="Only this partition.")
 
 
@@ -96,14 +96,34 @@ def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -
             nonlocal shown, looks
             looks += 1
             if looks == _LOOKS_IN_VAIN and all(each.status == "submitted" for each in now):
-                warn(
-                    "warning: no compactor has accepted it yet; if none is running, start one: 'lithify compactor run'"
-                )
+                warn(_waits_for_whom(admin, now))
             done = sum(100 if each.completed_at else int(each.progress.completion_percentage) for each in now)
             tick(done - shown)
             shown = done
 
-        return finished(admin, infos, tell)
+        try:
+            return finished(admin, infos, tell)
+        except KeyboardInterrupt:
+            goes_on = [each.id for each in infos]
+            more = "" if len(goes_on) == 1 else f" (and {len(goes_on) - 1} more: 'lithify compaction list')"
+            warn(
+                f"only the waiting ends: 'lithify compaction status {goes_on[0]}' shows how far it is, and 'lithify "
+                f"compaction cancel {goes_on[0]}' ends it{more}"
+            )
+            raise
+
+
+def _waits_for_whom(admin: "Admin", infos: "Sequence[CompactionInfo]") -> str:
+    """Nobody has accepted `infos` yet. A compactor that runs may take its time: it looks every 15 s, or more rarely
+    where the partition rests."""
+    topic, partition, _ = infos[0].id.split("/")
+    owner = admin.explain(topic, int(partition)).compactor
+    start = "if none is running, start one: 'lithify compactor run'"
+    if owner is None:
+        return f"warning: no compactor has ever worked on {topic}/{partition}; {start}"
+    if owner.at_work:
+        return f"no compactor has accepted it yet; {owner.name} is at work on {topic}/{partition}"
+    return f"no compactor has accepted it yet; the latest on {topic}/{partition} was {owner.name}; {start}"
 
 
 def _submitted(admin: "Admin", info: "CompactionInfo") -> str:

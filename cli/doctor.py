@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from lithify.admin.health import Check, stale_temporaries
+from lithify.admin.health import Check, ending_of_checks, stale_temporaries
 from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, size_text
@@ -31,8 +31,8 @@ _FREE_BYTES_MIN = 2 << 30  # large sorts spill there
 class Diagnosis(msgspec.Struct, frozen=True):
     """Of the store, this machine and the warehouse.
 
-    A failure makes the exit code 9 (7 if the store does not answer or refuses access, 2 if no log can be kept there); a
-    warning does not.
+    A failure makes the exit code 9 (7 if the store, or another home, does not answer or refuses access; 2 if no log can
+    be kept there); a warning does not.
     """
 
     warehouse: str
@@ -57,8 +57,8 @@ class ServerDiagnosis(msgspec.Struct, frozen=True):
     help="Rounds of simultaneous creates in the probe.",
 )
 def doctor(invocation: Invocation, rounds: int) -> int:
-    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics and overdue compaction. With
-    --url: whether that server and its store answer, topics and overdue compaction."""
+    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics, their homes and overdue
+    compaction. With --url: whether that server and its store answer, topics, their homes and overdue compaction."""
     from lithify.store.probe import probe
 
     if invocation.url:
@@ -118,7 +118,7 @@ def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
         case "unfit":
             return Ending.UNFIT
         case _:
-            return Ending.DAMAGED
+            return ending_of_checks(checks)
 
 
 def _show(output: Output, where: str, checks: tuple[Check, ...]) -> None:

@@ -70,7 +70,6 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
             ),
             *(
                 part.waiting,
-                len(part.kept),
                 part.checkpoints_expired,
                 part.boundary,
                 part.fault and part.fault.text,
@@ -78,7 +77,7 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
         )
         for part in report.partitions
     ]
-    columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#kept", "#checkpoints expired")
+    columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#checkpoints expired")
     less = ("boundary", "topic id", "checkpoints expired")
     output.table((*columns, "#boundary", "error"), rows, less=less, lead="topic", prose=True)
     listed = [("would delete", g) for g in report.deleted] if report.dry_run else []

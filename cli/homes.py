@@ -7,11 +7,13 @@ import click
 
 from lithify.cli.compactions import partitions, tell_submitted
 from lithify.cli.confirming import confirm
+from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
+from lithify.store.apart import Fault, attempt
 from lithify.store.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,14 +32,39 @@ def home() -> None:
 
 
 @command(home)
-@click.argument("topic")
+@click.argument("topic", required=False)
 @_partition
-def status(invocation: Invocation, topic: str, partition: int | None) -> None:
-    """Show how much of TOPIC is in which home, and what moves next."""
-    admin = invocation.admin()
-    found = [admin.homes(topic, number) for number in partitions(invocation, topic, partition)]
+def status(invocation: Invocation, topic: str | None, partition: int | None) -> int:
+    """Show how much of TOPIC, or of every topic that has a cold home, is in which home, and what moves next."""
+    if topic is None:
+        if partition is not None:
+            raise InvalidRequest("--partition is of one topic: name it")
+        found, faults = _of_all(invocation)
+    else:
+        admin = invocation.admin()
+        found = [admin.homes(topic, number) for number in partitions(invocation, topic, partition)]
+        faults = ()
     output = invocation.output
     output.answer(found, lambda: _show(output, found))
+    return tell_faults(faults)
+
+
+def _of_all(invocation: Invocation) -> "tuple[list[PartitionHomes], tuple[Fault, ...]]":
+    """The partitions that have another home than the warehouse, and why some cannot be read."""
+    admin = invocation.admin()
+    topics = admin.topics()
+    if not (topics.items or topics.failed):
+        invocation.require_begun()
+    found: list[PartitionHomes] = []
+    faults = list(topics.faults)
+    for each in topics.items:
+        for number in range(each.partitions):
+            homes = attempt(lambda name=each.topic, number=number: admin.homes(name, number))
+            if isinstance(homes, Fault):
+                faults.append(homes)
+            elif homes.cold_home or len(homes.homes) > 1:
+                found.append(homes)
+    return found, tuple(faults)
 
 
 def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
@@ -50,6 +77,9 @@ def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
         for each in found
         for use in each.homes
     ]
+    if not found:
+        output.line("everything is in the warehouse; no topic has a cold home")
+        return
     output.table(columns, rows, less=("records", "replaced"), lead="home")
     output.lines(_next(found))
 

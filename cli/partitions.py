@@ -7,17 +7,19 @@ from lithify.cli.checkpoints import expiry_text
 from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Invocation
-from lithify.cli.output import Output, count_text, is_terminal, size_text, terminal_width, time_text
+from lithify.cli.output import Output, count_text, counted_text, is_terminal, size_text, terminal_width, time_text
 from lithify.cli.shape import FILLED, PLAIN, shape_lines
+from lithify.manifest.config import parse
+from lithify.manifest.homes import HERE, told
 from lithify.manifest.words import quarantine_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lithify.admin.checkpoints import PartitionCheckpoint
-    from lithify.log.info import PartitionInfo
+    from lithify.log.info import PartitionInfo, TopicInfo
 
-__all__ = ["describe_partition", "quarantine"]
+__all__ = ["describe_partition", "home_lines", "quarantine"]
 
 _WIDTH = 100  # where there is no terminal
 
@@ -56,6 +58,19 @@ def _show(output: Output, part: "PartitionInfo", pins: "Sequence[PartitionCheckp
         output.line(f"! {alarm}")
     if part.consumers:
         show_consumers(output, [(part.partition, known) for known in part.consumers])
+
+
+def home_lines(info: "TopicInfo") -> "Iterator[str]":
+    """A line per home, of a topic that has another one than the warehouse."""
+    config = parse(info.config)
+    held: dict[str, list[int]] = {HERE: [], **({config.cold_home: []} if config.cold_home else {})}
+    for part in info.partitions:
+        for segment in (*part.l0, *(each for run in part.runs for each in run.segments)):
+            held.setdefault(segment.home, []).append(segment.bytes)
+    if held.keys() == {HERE}:
+        return
+    for home, sizes in held.items():
+        yield f"home {told(home)}: {counted_text(len(sizes), 'segment')}, {size_text(sum(sizes))}"
 
 
 def _shades() -> str:

@@ -10,7 +10,7 @@ from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import code_of, tell_faults
 from lithify.cli.invocation import Group, Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, size_text, time_text
-from lithify.cli.partitions import describe_partition, quarantine
+from lithify.cli.partitions import describe_partition, home_lines, quarantine
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.config import config_table
@@ -88,11 +88,12 @@ def describe(invocation: Invocation, name: str, defaults: bool, partition: int |
             raise InvalidRequest("--defaults is about the topic: leave out --partition")
         return describe_partition(invocation, name, partition)
     info = invocation.admin().describe_topic(name)
-    unset = {each: value for each, value, _ in config_table() if each not in info.config} if defaults else {}
+    unset = {each: value for each, value, _ in config_table() if each not in info.config}
+    cold = {"cold.location", "cold.storage.class"} & info.config.keys()
+    shown = {each: value for each, value in unset.items() if defaults or (cold and each == "hot.retain.segments")}
     output = invocation.output
-    output.answer(
-        msgspec.structs.replace(info, config={**info.config, **unset}), lambda: _describe(output, info, unset)
-    )
+    whole = msgspec.structs.replace(info, config={**info.config, **(unset if defaults else {})})
+    output.answer(whole, lambda: _describe(output, info, shown))
     return code_of(info)
 
 
@@ -105,8 +106,9 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
         *("#records readable", "#records stored", "#bytes readable", "#bytes stored"),
         *("#L0", "#runs", "#dirty ratio", "compacted", "due"),
     ]
-    less = ("bytes readable", "records stored", "log start", "compacted")
+    less = ("bytes readable", "records stored", "compacted", "dirty ratio", "log start")
     output.table(columns, [_row(part) for part in info.partitions], less=less, prose=True)
+    output.lines(home_lines(info))
     for part in info.partitions:
         for alarm in filter(None, (quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")

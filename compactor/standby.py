@@ -5,6 +5,7 @@ from typing import NamedTuple
 from lithify.compactor.policy import LEASE_MS, incumbent_lives
 from lithify.manifest.ages import young
 from lithify.manifest.reading import Reading
+from lithify.manifest.words import span_text
 
 __all__ = ["Watched", "waits_for", "watched"]
 
@@ -42,5 +43,7 @@ def waits_for(reading: Reading, seen: Watched | None) -> str | None:
     state, now_ms = reading.state, reading.now_ms
     if incumbent_lives(state, now_ms):
         return f"{state.owner_name} is at work here"
-    may_come = seen is not None and young(seen.since_ms, now_ms, LEASE_MS)
-    return f"{state.owner_name} owns this, and may be about to begin" if may_come else None
+    if seen is None or not young(seen.since_ms, now_ms, LEASE_MS):
+        return None
+    left = span_text(LEASE_MS - (now_ms - seen.since_ms))
+    return f"{state.owner_name} owns this, and may be about to begin; unless it does, this compactor begins in {left}"

@@ -1,20 +1,27 @@
 """Whether a topic's cold home is one that this warehouse can use."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lithify.store.errors import InvalidRequest
-from lithify.store.port import Store
+import structlog
+
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.store.home_names import check_home_name, spelled, storage_class
+from lithify.store.homes import Homes
 from lithify.store.urls import shown
 
 __all__ = ["check_cold_home"]
 
+log = structlog.wrap_logger(logging.getLogger("lithify.store"))
 
-def check_cold_home(changes: Mapping[str, str | None], here: Store) -> None:
-    """Raises InvalidRequest if a storage class is asked of a store that has none, or if the cold home is the
-    warehouse's own place, within it or around it: what is moved would lie where it lay."""
-    url = here.url
+
+def check_cold_home(changes: Mapping[str, str | None], homes: Homes) -> None:
+    """Raises InvalidRequest if a storage class is asked of a store that has none; if the cold home is the warehouse's
+    own place, within it or around it: what is moved would lie where it lay; or if there is no such place, or it refuses
+    access. One that does not answer is logged: it may come back."""
+    url = homes.here.url
     wanted = changes.get("cold.storage.class")
     if wanted and not url.startswith("s3://"):
         raise InvalidRequest(
@@ -22,11 +29,28 @@ def check_cold_home(changes: Mapping[str, str | None], here: Store) -> None:
             "use cold.location"
         )
     location = changes.get("cold.location")
-    if location and _overlap(_place(location), _place(url)):
+    if not location or storage_class(location) is not None:  # the latter is refused with the configuration
+        return
+    try:
+        check_home_name(location)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"cold.location must be a place that lithify can open: {error}") from None
+    if _overlap(_place(location), _place(url)):
         raise InvalidRequest(
             f"cold.location is {shown(location)[:200]!r}, which is the warehouse's own place, or within it, or around "
             "it: use another bucket, prefix or folder"
         )
+    _ask(spelled(location), homes)
+
+
+def _ask(location: str, homes: Homes) -> None:
+    """One request, for an object that is not there."""
+    try:
+        homes.store(location).hasty().head("home.json")
+    except (InvalidRequest, AccessDenied) as error:
+        raise InvalidRequest(f"cold.location cannot be used: {error}") from error
+    except Unavailable as error:
+        log.warning("cold home does not answer", home=shown(location), found=str(error))
 
 
 def _place(url: str) -> tuple[str, ...]:

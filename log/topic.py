@@ -156,7 +156,7 @@ class Topic:
                 self._read()
             policy = self._topic.config.get("cleanup.policy", "")
             changes = spell_changes(with_retention(config or {}, retention, policy))
-            check_cold_home(changes, self._driver.store)
+            check_cold_home(changes, self._driver.homes)
             asked_ms = self._driver.now_ms()
             self._set(self._driver.run(alter_topic(self._lineage, self._topic, changes, partitions)), asked_ms)
 

@@ -116,7 +116,7 @@ class Warehouse:
         if type(partitions) is not int:
             raise InvalidRequest(f"topic {name}: partitions must be an integer")
         stored = validate(with_retention(config or {}, retention, "delete"))
-        check_cold_home(stored, self.store)
+        check_cold_home(stored, self.driver.homes)
         lineage = topic_lineage(name)
         if probe:
             self._prove_before_the_first_topic()

@@ -61,6 +61,13 @@ def check_home_name(home: str) -> None:
     if wanted is not None or home == HERE:
         return
     scheme, separator, rest = spelled(home).partition("://")
+    if not separator and home.startswith("/"):
+        raise InvalidRequest(f"home {home[:300]!r} is a path: a folder's URL is file://{home[:300]}")
+    if scheme == "file" and separator and rest and not rest.startswith("/"):
+        raise InvalidRequest(
+            f"home {shown(home)[:300]!r} names a host, {rest.partition('/')[0][:100]!r}, not a folder of this machine: "
+            f"a folder's URL has three slashes, as in file:///{rest[:200]}"
+        )
     if not separator or not rest.strip("/"):
         raise InvalidRequest(
             f"home {shown(home)[:300]!r} is not a URL: use s3://bucket/prefix, file:///folder, or class:STANDARD_IA "

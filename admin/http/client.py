@@ -18,7 +18,7 @@ from lithify.admin.history import check_key
 from lithify.admin.http.paging import LIMIT_MAX
 from lithify.admin.http.problems import Problem
 from lithify.admin.http.routes import NOT_SERVED, ROUTES, Parameter, Route
-from lithify.admin.partitions import Answers, Failed
+from lithify.admin.partitions import Answers, Failed, only_partition
 from lithify.admin.transactions import check_application
 from lithify.log.checkpoints import check_checkpoint_name
 from lithify.log.positions import check_consumer_name
@@ -261,6 +261,8 @@ def _remote(call: str) -> Callable[..., Any]:
         values = bound.arguments
         _check(call, values)
         _refuse_others(routes[0], signature, values)
+        if "partition" in values and values["partition"] is None and all(map(_of_partition, routes)):
+            values["partition"] = only_partition(values["topic"], self.topic(values["topic"]).partitions)
         route = next(each for each in routes if all(values.get(p.argument) is not None for p in _in_path(each)))
         try:
             return self.ask(route, values)
@@ -288,6 +290,10 @@ def _check(call: str, values: Mapping[str, Any]) -> None:
 
 def _in_path(route: Route) -> list[Parameter]:
     return [each for each in route.parameters if each.place == "path"]
+
+
+def _of_partition(route: Route) -> bool:
+    return any(each.argument == "partition" for each in _in_path(route))
 
 
 def _named(route: Route) -> int:

@@ -53,3 +53,22 @@ def test_an_export_to_a_folder_reads_the_cold_home(cold: Lithify, tmp_path: Path
     cold.ok("export", "users", "--to", f"{folder}/")
     whole = pq.read_table(folder)
     assert sorted(whole.column("key").to_pylist()) == [f"k{n}".encode() for n in range(7)]
+
+
+def test_home_status_of_the_whole_warehouse(on_files: Lithify, tmp_path: Path) -> None:
+    on_files.ok("topic", "create", "plain")
+    assert on_files.ok("home", "status") == "everything is in the warehouse; no topic has a cold home\n"
+    cold = (tmp_path / "cold").as_uri()
+    for name in ("users", "others"):
+        on_files.ok("topic", "create", name, "--partitions", "2", "--config", f"cold.location={cold}")
+    found = on_files.json("home", "status")
+    assert [(each["topic"], each["partition"]) for each in found] == [
+        *(("others", 0), ("others", 1), ("users", 0), ("users", 1))
+    ]
+    on_files.refused("home", "status", "--partition", "0", code=2, saying="name it")
+    for file in (tmp_path / "warehouse" / "others").rglob("*.topic"):
+        file.write_bytes(b"{")
+    result = on_files("home", "status")
+    assert result.exit_code == 9
+    assert "users/1" in result.stdout
+    assert "others" in result.stderr

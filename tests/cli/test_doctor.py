@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Lithify, lines
+from lithify.store.driver import new_id
+from lithify.store.errors import Unavailable
+from lithify.store.memory import MemoryStore
+from tests.cli.conftest import Lithify, changes, lines
 
 
 def checks(lithify: Lithify) -> dict[str, dict[str, Any]]:
@@ -51,3 +54,41 @@ def test_damage_that_needs_a_person(on_files: Lithify, folder: Path) -> None:
     assert result.exit_code == 9
     assert "topic users" in result.stdout
     assert "1 partition is readable" in result.stdout
+
+
+def test_a_home_that_is_away(on_files: Lithify, tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    on_files.ok("topic", "create", "others", "--config", f"cold.location={cold.as_uri()}")
+    on_files.ok("append", "users", input=changes(9))
+    on_files.ok("compaction", "submit", "users", "--full")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
+    on_files.ok("topic", "alter", "users", "--config", f"cold.location={cold.as_uri()}")
+    name = f"home {cold.as_uri()}"
+    assert checks(on_files)[name]["verdict"] == "ok", "nothing is there yet"
+    on_files.ok("home", "relocate", "users")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
+    on_files.ok("topic", "alter", "users", "--unset", "cold.location")
+    assert checks(on_files)[name]["detail"] == "answers; it is a home of others, users"
+    cold.rename(tmp_path / "unmounted")
+    cold.mkdir()
+    result = on_files("doctor", "--rounds", "1")
+    assert result.exit_code == 7, "nothing is damaged; the home does not answer"
+    told = " ".join(result.stdout.split())
+    assert f"failure {name} is away: there is no users/" in told
+    assert "reads and compactions that need its segments fail" in told
+    assert "1 check failed" in told
+
+
+def test_a_home_without_a_bucket(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is there yet, so it lacks the file that says whose it is; but it does not answer either."""
+
+    def away(self: MemoryStore, key: str) -> None:
+        raise Unavailable("there is no such bucket")
+
+    on_files.ok("topic", "create", "users", "--config", f"cold.location=memory://{new_id()}")
+    monkeypatch.setattr(MemoryStore, "head", away)
+    result = on_files("doctor", "--rounds", "1")
+    assert result.exit_code == 7
+    assert "is away: " in result.stdout
+    assert "Until it answers, nothing moves there" in " ".join(result.stdout.split())

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 import lithify as face
 from lithify.admin.waiting import finished
 from tests.cli.conftest import Lithify, changes
@@ -69,21 +71,32 @@ def test_a_request_that_is_waited_for_is_answered_with_its_end(lithify: Lithify,
     assert " cancelled " in result.stdout
 
 
-def test_who_waits_in_vain_is_told_to_start_a_compactor(lithify: Lithify, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("served_before", [False, True])
+def test_who_waits_in_vain_is_told_to_start_a_compactor(
+    lithify: Lithify, monkeypatch: Any, *, served_before: bool
+) -> None:
     lithify.ok("topic", "create", "users", *COMPACTED)
     lithify.ok("append", "users", input=changes(20))
+    if served_before:
+        lithify.ok("compaction", "submit", "users", "--full")
+        lithify.ok("compactor", "run", "--once", "--engine", "local")
+        lithify.ok("append", "users", input=changes(20))
     looks = 0
 
     def wait(_: int) -> None:
         nonlocal looks
         looks += 1
-        if looks == 60:
+        if looks == 2:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(finished, "__defaults__", (wait,))
     result = lithify("compaction", "submit", "users", "--full", "--wait")
     assert result.exit_code == 130
-    told, interrupted = filter(None, result.stderr.splitlines())
-    assert "no compactor has accepted it yet" in told
+    told, goes_on, interrupted = filter(None, result.stderr.splitlines())
+    known = "no compactor has accepted it yet; the latest on users/0 was "
+    assert (known if served_before else "warning: no compactor has ever worked on users/0; ") in told
     assert "lithify compactor run" in told
+    (submitted,) = lithify.json("compaction", "list", "--active")
+    assert f"'lithify compaction status {submitted['id']}'" in goes_on
+    assert f"'lithify compaction cancel {submitted['id']}'" in goes_on
     assert interrupted == "lithify: interrupted"

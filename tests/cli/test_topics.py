@@ -1,11 +1,14 @@
 """`lithify topic`."""
 
+from pathlib import Path
+
 import pytest
 
+from lithify.cli.output import size_text
 from lithify.manifest.config import config_table
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Outcome
-from tests.cli.conftest import Lithify, lines
+from tests.cli.conftest import Lithify, changes, lines
 
 
 def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
@@ -110,3 +113,26 @@ def test_an_answer_of_no_does_nothing_and_says_so(
     assert lithify("topic", *words, input="").exit_code == 130  # Ctrl-C, or the end of the input, is no answer
     assert len(lithify.records("read", "users")) == 1
     assert lithify("topic", *words, input="y\n").exit_code == 0
+
+
+def test_a_topic_with_a_cold_home_shows_what_is_where(on_files: Lithify, tmp_path: Path) -> None:
+    cold = (tmp_path / "cold").as_uri()
+    on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    on_files.ok("append", "users", input=changes(9))
+    shown = on_files.ok("topic", "describe", "users")
+    assert "home " not in shown
+    assert "hot.retain.segments" not in shown
+    on_files.ok("topic", "alter", "users", "--config", f"cold.location={cold}")
+    on_files.ok("compaction", "submit", "users", "--full")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
+    shown = on_files.ok("topic", "describe", "users")
+    assert f"home {cold}: 0 segments, 0 B" in shown
+    assert "hot.retain.segments=4 (default)" in shown
+    assert "hot.retain.segments" not in on_files.json("topic", "describe", "users")["config"]
+    on_files.ok("home", "relocate", "users")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
+    on_files.ok("topic", "alter", "users", "--unset", "cold.location")
+    size = on_files.json("topic", "describe", "users")["partitions"][0]["bytes"]
+    shown = on_files.ok("topic", "describe", "users")
+    assert "home the warehouse: 0 segments, 0 B" in shown
+    assert f"home {cold}: 1 segment, {size_text(size)}" in shown

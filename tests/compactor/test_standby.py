@@ -113,6 +113,10 @@ def test_a_service_that_is_started_stands_by_where_another_is_the_owner(
         lithify.Admin(warehouse).submit("users", 0)
         clock.now_ms += LEASE_MS // 3 + 1
     assert [report.outcome for report in told] == ["standby", "standby", "standby", "worked"]
+    first, second, third = (report.detail for report in told[:3])
+    assert " owns this, and may be about to begin; unless it does, this compactor begins in 30.0 s" in first
+    assert "in 20.0 s" in second
+    assert "in 10.0 s" in third
     assert part.describe().compactor_epoch == 2
 
 

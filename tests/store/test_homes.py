@@ -308,7 +308,6 @@ def test_a_wrapper_passes_everything_on() -> None:
         ("file:///mnt/a/../cold", "file:///mnt/a/../cold"),
         ("file://localhost/mnt/cold", "file:///mnt/cold"),
         ("local://LOCALHOST//mnt/cold/", "file:///mnt/cold"),
-        ("file://localhosts/mnt/cold", "file://localhosts/mnt/cold"),
         ("hdfs://localhost/mnt/cold", "hdfs://localhost/mnt/cold"),
         ("GS://b/p//", "gs://b/p"),
         ("class:STANDARD_IA", "class:STANDARD_IA"),

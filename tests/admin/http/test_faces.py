@@ -166,3 +166,25 @@ def test_what_no_server_takes_is_refused_before_it_is_asked(far: lithify.Admin) 
     ):
         with pytest.raises(lithify.InvalidRequest, match="server"):
             ask()
+
+
+@pytest.mark.parametrize("call", ["describe", "explain", "homes", "manifest", "retry", "submit", "relocate", "recall"])
+def test_the_only_partition_needs_no_number(
+    call: str, users: lithify.Topic, warehouse: lithify.Warehouse, near: lithify.Admin, far: lithify.Admin
+) -> None:
+    warehouse.create_topic("alone", 1, COMPACTED)
+    for admin in (near, far):
+        answers = told(lambda admin: getattr(admin, call)("alone"), admin)
+        if call in ("relocate", "recall"):  # the request itself is refused
+            assert answers == told(lambda admin: getattr(admin, call)("alone", 0), admin)
+        else:
+            assert getattr(answers, "partition", 0) == 0
+            assert not isinstance(answers, tuple)
+        for name in (users.name, "missing"):
+            refused = told(lambda admin, name=name: getattr(admin, call)(name), admin)
+            assert refused == told(lambda admin, name=name: getattr(admin, call)(name), near)
+        kind, message, _ = told(lambda admin: getattr(admin, call)("users"), admin)
+        assert (kind, message) == (
+            lithify.InvalidRequest,
+            "topic users has 2 partitions: say which one, from 0 to 1",
+        )
