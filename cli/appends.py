@@ -170,6 +170,7 @@ class _Request:
         from lithify.cli.records.formats import format_of
         from lithify.cli.records.identity import Identity, identify
         from lithify.cli.records.imports import Import, check_source_id
+        from lithify.cli.records.readings import reading_of
 
         invocation = self._invocation
         warehouse = invocation.warehouse()
@@ -184,8 +185,15 @@ class _Request:
             how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
             check = record_check(opened, warehouse.driver.now_ms)
             cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
-            named = {"new": identity.new, "given": given is not None, "new_source": new_source}
-            started = Import(opened, identity.name, self._partition, skip, **named, now_ms=warehouse.driver.now_ms)
+            reading = reading_of(source, self._format, self._roles, self._delimiter)
+            started = Import(
+                *(opened, identity.name, self._partition, skip),
+                new=identity.new,
+                given=given is not None,
+                new_source=new_source,
+                reading=reading,
+                now_ms=warehouse.driver.now_ms,
+            )
             if started.began_over is not None:
                 _say_that_it_grew(opened, started.began_over)
             appending = _Appending(started, found.name, invocation)
