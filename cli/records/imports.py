@@ -93,6 +93,7 @@ class Import:
         if self._name is not None and not (new or given):
             self._same_path = SamePath(topic, source_id, reading, self._name, partition, now_ms)
         self._replaces = new_source
+        self.path_had_other_content = False  # which is stored, too
         self._instead: Unfinished | None = None  # an earlier import of the path, because of which this one is refused
         self._readings: OtherReadings | None = None
         self._look_for_readings = reading != AS_RECORDS  # in all partitions: another key column uses others first
@@ -129,6 +130,7 @@ class Import:
             self._readings.note(number, entries)
         if self._same_path is None or self._replaces:
             return
+        self.path_had_other_content |= self._same_path.replaced(entries)
         self._instead = self._same_path.met(entries, self.application, self._done_to)
         if self._instead is not None:
             raise self._instead.refusal(f"{self._topic.name}/{number}")

@@ -42,13 +42,12 @@ class OtherReadings:
             return
         number, (theirs, entry) = min(self._found.items())
         ended = any(entry.ended for _, entry in self._found.values())
-        came = "all of it is in the log" if ended else f"that import has reached record {entry.version} there"
+        came = "is in the log" if ended else f"has reached record {entry.version} there"
         anew = "give another --source-id" if self._given else "add --new-source"
         raise InvalidRequest(
             f"{self._topic.name}/{number}: this source was imported {told(theirs.reading)} before, and {came}. To "
-            f"append it once more, read {told(self._mine.reading)}, {anew}: the records of before stay, too. To "
-            f"{'find' if ended else 'append'} what is missing of the earlier import, run the command "
-            f"{told(theirs.reading)}"
+            f"append it once more, read {told(self._mine.reading)}, {anew}; what is in the log stays there. To resume "
+            f"the earlier import, run the command {told(theirs.reading)}"
         )
 
     def _is_other(self, theirs: Application) -> bool:

@@ -116,6 +116,10 @@ class SamePath:
             return Unfinished(source_id, entry.version, None if ahead else skip, read)
         return None
 
+    def replaced(self, entries: Entries) -> bool:
+        """Whether another content of the path was imported to its end."""
+        return any(each.ended and self._content(each) not in ("", self._source_id) for each in entries)
+
     def end(self) -> None:
         """The caller says that they were other sources: mark them as ended, so that they refuse no import."""
         looks = look_at(self._topic, self._numbers())
