@@ -52,8 +52,8 @@ __all__ = ["append"]
 )  # fmt: skip
 @click.option(
     *("--source-id",), metavar="ID",
-    help="A name for the source. Its import is resumed by this name, whatever the URL or the content: of a file that has "
-    "grown, only what was added is appended. Without it, changed content is a new source.",
+    help="A name for the source. Its import is resumed by this name, whatever the URL or the content: of a file that "
+    "has grown, only what was added is appended. Without it, changed content is a new source.",
 )  # fmt: skip
 @click.option(
     *("--new-source",), is_flag=True,
@@ -330,9 +330,7 @@ class _Appending:
 class _Done:
     """One source that was appended whole."""
 
-    def __init__(
-        self, topic: "Topic", started: "Import", source: str, passed_over: int, *, new_source: bool
-    ) -> None:
+    def __init__(self, topic: "Topic", started: "Import", source: str, passed_over: int, *, new_source: bool) -> None:
         self.it = started
         self._new_source = new_source
         self.source = source

@@ -60,7 +60,8 @@ class Unfinished(NamedTuple):
             text += "compare the log with it by hand: this run has already appended records as well"
         else:
             flags = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {self.skip}" if self.skip else "")
-            text += f"run the command again{f' {self.read} and' if self.read else ' with'} {flags}, which appends the rest without duplicates"
+            how = f" {self.read} and" if self.read else " with"
+            text += f"run the command again{how} {flags}, which appends the rest without duplicates"
         return InvalidRequest(
             f"{text}. If it is a different source, give --new-source. If the earlier import is still running, wait "
             "until it has finished"
