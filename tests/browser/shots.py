@@ -21,6 +21,7 @@ SIZES = {"desktop": DESKTOP, "phone": PHONE}
 # both sizes.
 PICTURES: tuple[tuple[str, str, str], ...] = (
     ("overview", "overview", ""),
+    ("homes", "overview", "Homes"),
     ("partition", "partition", ""),
     ("shape", "partition", "Shape"),
     ("work", "partition", "Bytes and work"),

@@ -14,12 +14,13 @@ NOW_MS = 1_772_443_800_000  # 2026-03-02 09:30:00Z
 HOUR = 3_600_000
 DAY = 24 * HOUR
 RANGE_BYTES = 6_000
+COLD = {"cold.location": "memory://archive", "local.retention.ms": str(2 * DAY), "hot.retain.segments": "0"}
 TOPICS: dict[str, tuple[int, str, dict[str, str]]] = {
     "accounts": (2, "acct", {"retention.ms": "-1"}),
     "feature-flags": (1, "flag", {"retention.ms": "-1"}),
     "inventory": (3, "sku", {"retention.ms": "-1"}),
     "orders": (4, "order", {"retention.ms": "-1", "compaction.output.bytes": str(RANGE_BYTES)}),
-    "page-views": (2, "visit", {"cleanup.policy": "delete", "retention.ms": str(7 * DAY)}),
+    "page-views": (2, "visit", {"cleanup.policy": "delete", "retention.ms": str(7 * DAY)} | COLD),
     "payments": (2, "pay", {"retention.ms": "-1"}),
     "sessions": (2, "session", {"retention.ms": "-1", "compaction.paused": "true"}),
     "users": (2, "user", {"retention.ms": "-1", "min.compaction.lag.ms": str(2 * HOUR)}),
@@ -96,6 +97,8 @@ def tell(made: Story) -> None:
     made.everywhere(100, 300)
     made.compact("compactor-b:2207")
     made.pass_(NOW_MS - made.clock.now_ms - 3 * HOUR)
+    for _ in range(2):  # what is old enough is in the archive then
+        made.compact("compactor-b:2207")
     consumers(made)
     damaged(made)
     for _ in range(3):
@@ -118,6 +121,6 @@ def consumers(made: Story) -> None:
 
 
 def damaged(made: Story) -> None:
-    made.append("payments", 1, 120)
+    made.append("payments", 1, 900)
     made.damage("payments", 1)
     made.compact("compactor-b:2207")
