@@ -48,7 +48,7 @@ def test_nothing_is_suggested_for_what_is_like_nothing(lithify: Lithify) -> None
     [
         (
             ("topic", "alter", "t", "--config", "retention.ms=1d"),
-            "must be a whole number: for 1d, write 86400000 (mill",
+            "a whole number: for 1d, write 86400000 (milliseconds)",
         ),
         (("topic", "create", "u", "--config", "segment.bytes=1GB"), "for 1GB, write 1073741824 (bytes)"),
         (("warehouse", "alter", "--config", "default.retention.ms=2h"), "for 2h, write 7200000 (milliseconds)"),

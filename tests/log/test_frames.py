@@ -174,9 +174,9 @@ def test_dicts_are_records(part: Partition) -> None:
     ("row", "told"),
     [
         ({"id": "a"}, "no column 'plan'"),
-        ({"id": 7, "plan": "p"}, "key of type int"),
-        ({"id": "a", "plan": {"deep": 1}}, "value of type dict"),
-        ({"id": "a\ud800", "plan": "p"}, "key of type str"),
+        ({"id": 7, "plan": "p"}, "key .*of type int"),
+        ({"id": "a", "plan": {"deep": 1}}, "value .*of type dict"),
+        ({"id": "a\ud800", "plan": "p"}, "key .*of type str"),
         ({"id": "a", "plan": "p", "headers": {1: b""}}, "headers"),
         ({"id": "a", "plan": "p", "timestamp_ms": datetime(2001, 1, 1)}, "timestamp_ms"),  # noqa: DTZ001
     ],
