@@ -102,8 +102,9 @@ def _retiring_together(world: World, site: Site, truth: Truth, config: TopicConf
     world.counts["services retire together"] += 1
 
 
-def _owner_gone(world: World, site: Site, truth: Truth, config: TopicConfig) -> None:
-    """Something is due, and who owned the partition is gone: who stands by begins, within a lease and its rounds."""
+def _owner_gone(world: World, site: Site, truth: Truth, config: TopicConfig, *, left: bool = False) -> None:
+    """Something is due, and who owned the partition is gone: who stands by begins, within a lease and its rounds; if
+    the owner `left`, without the lease."""
     judge, root = site.oracle.judge, truth.keys.root
     assert truth.head is not None
     owes = judge.owed(root, truth.keys.topic_id, world.now_ms)
@@ -114,7 +115,8 @@ def _owner_gone(world: World, site: Site, truth: Truth, config: TopicConfig) -> 
     ):
         return
     before, site.rest_ms = truth.head.compactor_epoch, SERVED_PASS_MS
-    until_ms = replaced_by_ms(judge.partition(root).state, world.now_ms, ROUND_MS)
+    state = {"owner_name": "who left"} if left else judge.partition(root).state
+    until_ms = replaced_by_ms(state, world.now_ms, ROUND_MS)
     world.start("standby", daemon(site, 0.0, None, 1.0, 0))
     while world.now_ms < until_ms and truth.head.compactor_epoch == before:
         world.run(5)
@@ -128,7 +130,7 @@ def _owner_leaves(world: World, site: Site, truth: Truth, config: TopicConfig) -
     before = world.counts["left the partition"]
     alone(world, lambda actor: _leaves(site, actor), "who leaves")
     if world.counts["left the partition"] > before:
-        _owner_gone(world, site, truth, config)
+        _owner_gone(world, site, truth, config, left=True)
 
 
 async def _leaves(site: Site, actor: Actor) -> None:
