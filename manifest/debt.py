@@ -131,7 +131,7 @@ def assess(reading: Reading) -> Debt:
     """What a partition owes. What its active jobs hold is owed no more: it is being worked on."""
     manifest = reading.manifest
     floor = floor_at(manifest, reading.now_ms)
-    books = _Books(manifest, reading.config, reading.now_ms, reading.held, floor)
+    books = _Books(reading, floor)
     return Debt(
         units=books.units,
         cleanable=tuple(books.old),
@@ -181,11 +181,13 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
 class _Books:
     """One look at a manifest: its units by age and cleanliness, and the work that each debt requires."""
 
-    def __init__(self, manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str], floor: int) -> None:
+    def __init__(self, reading: Reading, floor: int) -> None:
+        manifest, state, config, now_ms = reading
         self._manifest = manifest
         self._config = config
         self._now_ms = now_ms
-        self._held = held
+        self._jobs = state.jobs
+        self._held = held = reading.held
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, held)
         free = (u for u in self.units if not held or held.isdisjoint(s.id for s in u.segments))
@@ -240,8 +242,16 @@ class _Books:
     def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
         # A clean includes every unit below its boundary, so it waits for running jobs instead of avoiding their units.
         if any(unit.id not in self._free for unit in self.old):
-            return NotDue(debt.text, f"{reason}; waiting for the jobs that hold some of its inputs")
+            cleaning = self._cleaning
+            what = f"under way: job {cleaning}" if cleaning else "waiting for the jobs that hold some of its inputs"
+            return NotDue(debt.text, f"{reason}; {what}")
         return Due(debt, tuple(self.old), reason)
+
+    @property
+    def _cleaning(self) -> str | None:
+        """The job that cleans all that is to be cleaned."""
+        wanted = frozenset(segment.id for unit in self.old for segment in unit.segments)
+        return next((job.id for job in self._jobs if job.kind == "clean" and wanted.issubset(job.segments)), None)
 
     def _clean_overdue(self) -> Due | NotDue:
         lag_ms = self._config.max_compaction_lag_ms
@@ -299,9 +309,12 @@ class _Books:
         return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:
-        free = [u for u in self.old if not u.is_run and u.id in self._free]
+        loose = [u for u in self.old if not u.is_run]
+        free = [u for u in loose if u.id in self._free]
         least = self._config.l0_segments_tier
-        told = counted(len(free), "L0 segment")
+        told = counted(len(loose), "L0 segment")
+        if len(free) < len(loose):
+            told = f"{len(free)} of {told} (active jobs hold {len(loose) - len(free)})"
         if len(free) < least:
             return NotDue(DebtName.L0.text, f"{told}; merged once there are {least} (l0.segments.tier)")
         return Due(DebtName.L0, self._with_similar(free), f"{told} to merge (l0.segments.tier is {least})")
