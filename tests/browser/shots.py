@@ -88,7 +88,8 @@ def look_on(pages: list[Page], made: Story) -> None:
     """Several surveys, so that there is a line to draw. From then on time stands still."""
     for number in range(6):
         before = [page.locator("[data-key=survey]").inner_text() for page in pages]
-        made.append("accounts", number % 2, 40 if number % 3 else 160)
+        made.append("payments", 0, 60 if number % 3 else 240)
+        made.append("accounts", 1, 100 if number % 2 else 200)
         made.next_range()
         for page, survey in zip(pages, before, strict=True):
             page.clock.set_fixed_time(made.clock.now_ms / 1000)

@@ -68,7 +68,7 @@ export function readAndWritten(jobs) {
     },
   ]);
   const ratio = read ? `: ${(written / read).toFixed(2)} for each byte read` : "";
-  const said = `By ${ended.length === 1 ? "the last compaction that ended" : `the last ${counted(ended.length, "compaction")} that ended`}${ratio}. A clean reads all that was cleaned before once more, and footers count: of small segments, these reads fetch the whole object.`;
+  const said = `By ${ended.length === 1 ? "the last compaction that ended" : `the last ${counted(ended.length, "compaction")} that ended`}${ratio}. A clean reads what earlier ones wrote. Each key range fetches the footers of its segments, which of small segments is the whole object.`;
   const parts = [
     { kind: "read", name: "read", shown: size(read) },
     { kind: "written", name: "written", shown: size(written) },

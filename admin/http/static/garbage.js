@@ -106,7 +106,7 @@ function shown(report, at) {
       report.dry_run ? badge("due", "dry run") : badge("ok", "collected"),
       summary(report, deleted, waiting),
     ),
-    h("p", { class: "quiet" }, `At ${time(at)}.`, nextText(report.partitions)),
+    h("p", { class: "quiet" }, `At ${time(at)}.`, nextText(report.partitions, at)),
     failures(faults),
     report.fault ? h("p", { class: "problem" }, report.fault.message) : null,
     section(
@@ -122,15 +122,18 @@ function shown(report, at) {
             "details",
             {},
             h("summary", {}, counted(waiting.length, "partition")),
-            table("Retired segments", WAITING, waiting.map(waitingRow)),
+            table("Retired segments", WAITING, waiting.map((each) => waitingRow(each, at))),
           ),
         )
       : null,
   ];
 }
 
-function nextText(partitions) {
-  const known = partitions.map(({ next_ms: next }) => next).filter((next) => next !== null);
+// In a dry run, what may go already is among what would be deleted.
+const later = (next, at) => next !== null && next > at;
+
+function nextText(partitions, at) {
+  const known = partitions.map(({ next_ms: next }) => next).filter((next) => later(next, at));
   return known.length ? ` The next retired segments may go from ${time(Math.min(...known))} on.` : "";
 }
 
@@ -141,12 +144,12 @@ const WAITING = [
   ["Checkpoints expired", "number"],
 ];
 
-const waitingRow = (each) => ({
+const waitingRow = (each, at) => ({
   key: placeText(each),
   cells: [
     placeText(each),
     count(each.waiting),
-    each.next_ms === null ? "hour not begun, or pinned" : `from ${time(each.next_ms)} on`,
+    later(each.next_ms, at) ? `from ${time(each.next_ms)} on` : "hour not begun, or pinned",
     count(each.checkpoints_expired),
   ],
 });
@@ -166,10 +169,12 @@ const REASONS = [
   ["Bytes", "number"],
 ];
 
+const BOUNDARY = /[;:] (the )?boundary (is )?\d+/;
+
 function byReason(list) {
   const reasons = new Map();
   for (const each of list) {
-    const reason = each.reason.replace(/\bmanifest \d+/g, "a manifest");
+    const reason = each.reason.replace(/\b(manifest|compactor file) \d+/g, "a $1").replace(BOUNDARY, "");
     const [number, bytes] = reasons.get(reason) ?? [0, 0];
     reasons.set(reason, [number + 1, bytes + each.bytes]);
   }

@@ -48,6 +48,9 @@ function jobCard(job, ui) {
   );
 }
 
+// A reason that counts from when the job was created says so.
+const dated = ({ reason, created_at: at }) => (/ (ago|old)$/.test(reason) ? `${reason}, as of ${time(at)}` : reason);
+
 // What became of it, or why it is there; and what it waits for.
 export function why(job) {
   const moved = job.kind === "relocate" && job.status === "completed";
@@ -55,7 +58,7 @@ export function why(job) {
     ? `${job.error.category}: ${job.error.reason}`
     : moved
       ? `moved ${size(job.counts.bytes_written)} to ${job.destination}`
-      : job.reason;
+      : dated(job);
   const waits = job.paused && isActive(job) ? "waits for the topic to be resumed" : "";
   return [said, waits].filter(Boolean).join("; ");
 }

@@ -72,8 +72,7 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
     h(
       "p",
       { class: "row", key: "topic" },
-      h("span", {}, `Partition ${partition.partition} of ${counted(topic.partitions.length, "partition")} of `),
-      topicLink(topic.topic),
+      h("span", {}, "of topic ", topicLink(topic.topic), `, ${counted(topic.partitions.length, "partition")}`),
       pauseButton(topic, ui),
     ),
     stopped ? quarantined(partition, manifest, ui) : null,

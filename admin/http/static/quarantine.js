@@ -6,6 +6,7 @@ import { button, facts, h, section } from "./dom.js";
 import { ago, count, counted, time } from "./words.js";
 
 const RUNBOOK = "docs/runbook.md, LithifyQuarantined";
+const ADVICE = /\. Run `lithify verify`.*$/; // which is given below
 
 export function quarantined(partition, manifest, ui) {
   const { topic, quarantine, quarantined_segment: damaged } = partition;
@@ -17,7 +18,7 @@ export function quarantined(partition, manifest, ui) {
     : "it is no longer in the log";
   return section(
     "Quarantine",
-    h("p", {}, quarantine),
+    h("p", {}, quarantine.replace(ADVICE, ".")),
     facts([
       ["damaged segment", h("code", {}, damaged)],
       ["it holds", holds],
