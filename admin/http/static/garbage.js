@@ -140,7 +140,7 @@ function nextText(partitions, at) {
 const WAITING = [
   ["Partition", ""],
   ["Not collected yet", "number"],
-  ["The next may go", "number"],
+  ["The next may go", ""],
   ["Checkpoints expired", "number"],
 ];
 
