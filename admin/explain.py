@@ -204,7 +204,7 @@ def _owed(debt: Debt) -> Owed:
 
 
 def _owner(state: CompactorState, now_ms: int) -> Owner | None:
-    if not state.owner:
+    if not state.owner_name:
         return None
     return Owner(name=state.owner_name, at_work=incumbent_lives(state, now_ms), seen_ms=state.heartbeat_at_ms or None)
 

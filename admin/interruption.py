@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["HungUp", "Terminated", "Told", "not_ignored", "told_to_end"]
+__all__ = ["ENDING", "HungUp", "Terminated", "Told", "not_ignored", "told_to_end"]
 
 
 class Terminated(KeyboardInterrupt):
@@ -17,6 +17,7 @@ class HungUp(Terminated):
 
 
 _RAISED = {signal.SIGTERM: Terminated, signal.SIGINT: KeyboardInterrupt, signal.SIGHUP: HungUp}
+ENDING = frozenset(map(int, _RAISED))  # the numbers of these signals
 
 
 def not_ignored(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:

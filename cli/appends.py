@@ -50,10 +50,16 @@ __all__ = ["append"]
     *("-K", "delimiter"), metavar="TEXT",
     help="Lines are a key, this delimiter and a value, as for kcat: -K: or -K '\\t' for a tab.",
 )  # fmt: skip
-@click.option("--source-id", metavar="ID", help="A name for the source, to resume its import from another URL.")
 @click.option(
-    "--new-source", is_flag=True, help="This URL now holds another source: do not resume an earlier import from it."
-)
+    *("--source-id",), metavar="ID",
+    help="A name for the source. Its import is resumed by this name, whatever the URL or the content: of a file that "
+    "has grown, only what was added is appended. Without it, changed content is a new source.",
+)  # fmt: skip
+@click.option(
+    *("--new-source",), is_flag=True,
+    help="The URL now holds other content, or is read with other columns: append all of it, and leave earlier imports "
+    "as they are.",
+)  # fmt: skip
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Skip the first N records.")
 @option("batch.size")
 @option("linger.ms")
@@ -170,6 +176,7 @@ class _Request:
         from lithify.cli.records.formats import format_of
         from lithify.cli.records.identity import Identity, identify
         from lithify.cli.records.imports import Import, check_source_id
+        from lithify.cli.records.readings import reading_of
 
         invocation = self._invocation
         warehouse = invocation.warehouse()
@@ -184,8 +191,15 @@ class _Request:
             how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
             check = record_check(opened, warehouse.driver.now_ms)
             cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
-            named = {"new": identity.new, "given": given is not None, "new_source": new_source}
-            started = Import(opened, identity.name, self._partition, skip, **named, now_ms=warehouse.driver.now_ms)
+            reading = reading_of(source, self._format, self._roles, self._delimiter)
+            started = Import(
+                *(opened, identity.name, self._partition, skip),
+                new=identity.new,
+                given=given is not None,
+                new_source=new_source,
+                reading=reading,
+                now_ms=warehouse.driver.now_ms,
+            )
             if started.began_over is not None:
                 _say_that_it_grew(opened, started.began_over)
             appending = _Appending(started, found.name, invocation)
@@ -205,7 +219,7 @@ class _Request:
                 f"warning: {found.name}: its server reports neither a version nor a modification time, so only "
                 f"{identity.compared} were compared; if the content has changed, give another --source-id"
             )
-        return _Done(opened, started, found.name, passing.done)
+        return _Done(opened, started, found.name, passing.done, new_source=new_source)
 
     def _linger(self, url: str, source: "Source", kind: str, told: Told) -> "Linger | None":
         """If records arrive line by line; tables are read in blocks. On a terminal, say what it waits for."""
@@ -316,8 +330,9 @@ class _Appending:
 class _Done:
     """One source that was appended whole."""
 
-    def __init__(self, topic: "Topic", started: "Import", source: str, passed_over: int) -> None:
+    def __init__(self, topic: "Topic", started: "Import", source: str, passed_over: int, *, new_source: bool) -> None:
         self.it = started
+        self._new_source = new_source
         self.source = source
         self._topic = topic
         self._passed_over = passed_over
@@ -335,7 +350,14 @@ class _Done:
         if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
             yield f"  if you run it again, give the same {' and '.join(again)}"
         if it.already_there and not it.appended:
-            yield "  to append them once more, give another --source-id"
+            for_others = "--new-source is for other content or other columns; " if self._new_source else ""
+            again = "the same records" if self._new_source else "them"
+            yield f"  {for_others}to append {again} once more, give another --source-id"
+        if it.appended and not it.already_there and it.path_had_other_content:
+            yield (
+                "  this path had other content before, which is in the log, too. If the file grows, give it a "
+                "--source-id from its first import on: then only what was added is appended"
+            )
         for number, given in sorted(it.offsets.items()):
             yield f"  partition {number}: {_offsets_text(given)}"
 

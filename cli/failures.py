@@ -1,5 +1,6 @@
 """What an error means for the caller of a command: one line, and an exit code by kind."""
 
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ import click
 from lithify.admin.interruption import HungUp, Terminated
 from lithify.cli.invocation import HowFar
 from lithify.cli.terminal import json_bytes, warn
+from lithify.manifest.quantities import unit_hint
 from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.errors import CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable, error_classes
 
@@ -42,6 +44,9 @@ _DONE_IN_PART = (
     "partly done: the report names the partitions that failed; or you answered a question with no (`Declined`), and "
     "nothing was done"
 )
+
+
+_EXTRA_PAIR = re.compile(r"unexpected extra arguments? \(([a-z0-9._]+=[^\s)]*)")
 
 
 class Declined(Exception):
@@ -137,6 +142,12 @@ def tell_faults(faults: Sequence[Fault]) -> int:
 def _usage(error: click.UsageError) -> str:
     message = error.format_message().rstrip(".")
     where = error.ctx.command_path if error.ctx is not None else "lithify"
+    if isinstance(error, click.BadParameter) and error.param is not None and "valid integer" in message:
+        given = re.search(r"'([^']*)' is not a valid integer", message)
+        message += unit_hint(error.param.name or "", given and given[1])
+    extra = _EXTRA_PAIR.search(message)
+    if extra and error.ctx is not None and any("--config" in each.opts for each in error.ctx.command.params):
+        message += f": give it as --config {extra[1]}"
     return f"{message}{'' if message.endswith(('?', '?)')) else '.'} Try '{where} --help'"
 
 

@@ -46,6 +46,7 @@ WORDS = {
     "ui": "serve",
     "write": "append",
 }
+_LIKE = 0.7  # difflib's 0.6 takes "frobnicate" for "relocate"
 IN_GROUPS = {
     "add": ("create",),
     "config": ("alter",),
@@ -78,5 +79,5 @@ def meant(word: str, commands: Sequence[str], *, within: bool) -> str | None:
         named = next(here, None)
         if named is not None:
             return named
-    like = word if word in table else next(iter(get_close_matches(word, [*commands, *table], n=1)), None)
+    like = word if word in table else next(iter(get_close_matches(word, [*commands, *table], n=1, cutoff=_LIKE)), None)
     return None if like is None else table.get(like, like)

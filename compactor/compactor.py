@@ -89,6 +89,7 @@ class Compactor:
         self._interval_ms = interval_ms
         self._bytes_in_flight = bytes_in_flight
         self._stopping = False
+        self._runs = False
         self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
@@ -140,7 +141,11 @@ class Compactor:
         if self._stopping:  # `stop` came before there was a scheduler
             scheduler.leave()
         self._service.begin(take_over=take_over, serves=serves, tell=tell)
-        scheduler.run(once=not serves)
+        self._runs = True
+        try:
+            scheduler.run(once=not serves)
+        finally:
+            self._runs = False
 
     def _leaving(self) -> bool:
         return self._scheduler is None or self._scheduler.leaving
@@ -155,5 +160,8 @@ class Compactor:
             raise lost[0]
 
     def close(self) -> None:
-        """Stop the engine. A Spark session that the caller gave to it stays open."""
+        """Give up the partitions that it owns, and stop the engine. A Spark session that the caller gave to it stays
+        open."""
+        if not self._runs:
+            self._service.leave()
         self._engine.close()

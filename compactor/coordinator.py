@@ -4,6 +4,8 @@ The order of writes is the protocol. Manifest before job state (P13); job before
 counts (P11). A coordinator acts only on what its own claim holds.
 """
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from lithify.compactor import job_edits
@@ -12,7 +14,7 @@ from lithify.compactor.engine import Reserve
 from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.own_home import home_refuses
-from lithify.compactor.plan import Proposal, choose_requested, freeze, kind_of
+from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import (
     Action,
     Admit,
@@ -22,12 +24,10 @@ from lithify.compactor.policy import (
     Settle,
     Wait,
     decide,
-    given_up_first,
-    tiered_first,
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.relocating import Ends, Moves, freeze_relocation, requested_moves
-from lithify.compactor.retiring import no_room
+from lithify.compactor.requested import requested_merge
 from lithify.compactor.split import Damaged, split
 from lithify.compactor.standby import Watched, waits_for, watched
 from lithify.compactor.step import Step, StepEnd, deferred, resting
@@ -40,13 +40,12 @@ from lithify.manifest.claims import Claim
 from lithify.manifest.commit import FRESH_MS, Refused
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import DropSegments
-from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import counted
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now
@@ -251,6 +250,17 @@ class Coordinator:
         told = f"retired {counted(len(gone), 'segment')} below the log start offset"
         return Step(StepEnd.WORKED, told, dropped=gone)
 
+    async def leave(self) -> None:
+        """Give the partition up, so that whoever comes next need not wait for a lease (P5). A claim that another has
+        followed, or whose outcome is unknown, is left as it is. Requires: no step runs. Raises Unavailable,
+        CommitUnknown, Corrupt."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is None or self.fenced or not self.is_owner(self._owner):
+            return
+        self._owner = ""
+        with suppress(Fenced):
+            await self.files.compactor.commit(job_edits.Leave(epoch))
+
     async def changed(self) -> bool:
         """Whether there may be a new manifest or request. Costs two GETs, made together.
 
@@ -309,34 +319,12 @@ class Coordinator:
 
     async def _admit_requested(self, reading: Reading, request: Job) -> Step:
         """The compactor's decision on a manual request: run it, or end it with a status that says why."""
-        manifest, _, config, now_ms = reading
-        end = self._work(config).finish
         if request.relocates:
             return await self._relocate(reading, requested_moves(reading, request), request)
-        try:
-            chosen = choose_requested(manifest, request.requested, now_ms, config)
-            segments = [segment for unit in chosen for segment in unit.segments]
-            refuse_unreachable(self.files.keys, segments, self.files.homes)
-        except InvalidRequest as error:
-            return await end(request, "failed", str(error), JobError(Category.INVALID, str(error)))
-        if not chosen:
-            lag = span_text(config.min_compaction_lag_ms)
-            young = f"every segment has records younger than min.compaction.lag.ms ({lag})"
-            return await end(
-                request, "completed", f"nothing to compact: {young if manifest.segments() else 'it is empty'}"
-            )
-        refused = no_room(chosen, manifest)
-        if refused is not None:
-            return await end(request, "failed", refused, JobError(Category.NO_ROOM, refused))
-        first = tiered_first(chosen, config)
-        if first is not None:
-            held, reason = first
-            given_up = given_up_first(held, reason, reading)
-            if given_up is not None:  # otherwise the request would wait for ever for a tier that ends at once
-                return await end(request, "failed", given_up, JobError(Category.GIVEN_UP, given_up))
-            return await self._start(reading, Proposal(held, "tier", reason))
-        reason = "requested: full" if not request.requested else "requested: by sources"
-        return await self._start(reading, Proposal(chosen, kind_of(reading, chosen), reason, request))
+        decided = requested_merge(reading, request, self.files)
+        if isinstance(decided, Ends):
+            return await self._work(reading.config).finish(request, *decided)
+        return await self._start(reading, decided)
 
     async def _relocate(self, reading: Reading, moves: Moves | Ends, request: Job | None = None) -> Step:
         """Admit a relocation, and do it. There is no job if its home does not answer: it would keep cleans waiting.

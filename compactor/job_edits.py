@@ -47,6 +47,7 @@ __all__ = [
     "EndPlanning",
     "Finish",
     "Heartbeat",
+    "Leave",
     "Record",
     "ShowPlanning",
     "StartAttempt",
@@ -182,6 +183,21 @@ class EndPlanning(_Owned):
 
     def change(self, head: CompactorState, now_ms: int) -> Verdict:
         return Next(replace(head, planning=False), None) if head.planning else Already(None)
+
+
+class Leave(_Owned):
+    """The owner is about to end: whoever comes next claims at once, and waits for no lease (P5).
+
+    Its epoch stays, so what it wrote before is still its own; its name stays, for people. Not while an attempt is open:
+    then it did not end as it should, and its lease says how long others wait.
+    """
+
+    repeatable = True
+
+    def change(self, head: CompactorState, now_ms: int) -> Verdict:
+        if not head.owner or any(a.ended_at_ms is None for job in head.jobs for a in job.attempts):
+            return Already(None)
+        return Next(replace(head, owner="", planning=False), None)
 
 
 @dataclass(frozen=True, slots=True)

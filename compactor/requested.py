@@ -1,14 +1,48 @@
-"""How the sources named by a waiting request change when other jobs merge them. Pure (P15)."""
+"""What becomes of a waiting request: how it is decided, and how the sources it names change when other jobs merge
+them. Pure (P15)."""
 
 from msgspec.structs import replace
 
-from lithify.compactor.plan import choose_requested
-from lithify.compactor.policy import tiered_first
-from lithify.manifest.jobs import Job
+from lithify.compactor.plan import Proposal, choose_requested, kind_of
+from lithify.compactor.policy import given_up_first, tiered_first
+from lithify.compactor.relocating import Ends
+from lithify.compactor.retiring import no_room
+from lithify.manifest.categories import Category
+from lithify.manifest.homes import refuse_unreachable
+from lithify.manifest.jobs import Job, JobError
+from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
+from lithify.manifest.words import span_text
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["after_merge", "waits_for"]
+__all__ = ["after_merge", "requested_merge", "waits_for"]
+
+
+def requested_merge(reading: Reading, request: Job, files: PartitionFiles) -> Proposal | Ends:
+    """The job that `request` becomes, or how it ends without one."""
+    manifest, _, config, now_ms = reading
+    try:
+        chosen = choose_requested(manifest, request.requested, now_ms, config)
+        segments = [segment for unit in chosen for segment in unit.segments]
+        refuse_unreachable(files.keys, segments, files.homes)
+    except InvalidRequest as error:
+        return Ends("failed", str(error), JobError(Category.INVALID, str(error)))
+    if not chosen:
+        lag = span_text(config.min_compaction_lag_ms)
+        young = f"every segment has records younger than min.compaction.lag.ms ({lag})"
+        return Ends("completed", f"nothing to compact: {young if manifest.segments() else 'it is empty'}")
+    refused = no_room(chosen, manifest)
+    if refused is not None:
+        return Ends("failed", refused, JobError(Category.NO_ROOM, refused))
+    first = tiered_first(chosen, config)
+    if first is not None:
+        held, reason = first
+        given_up = given_up_first(held, reason, reading)
+        if given_up is not None:  # otherwise the request would wait for ever for a tier that ends at once
+            return Ends("failed", given_up, JobError(Category.GIVEN_UP, given_up))
+        return Proposal(held, "tier", reason)
+    reason = "requested: full" if not request.requested else "requested: by sources"
+    return Proposal(chosen, kind_of(reading, chosen), reason, request)
 
 
 def waits_for(request: Job, reading: Reading) -> str:

@@ -266,6 +266,10 @@ class ServedPartition:
         self._given_up = former if owned else ""
         self._replace(stands_by=self._stands_by and not owned)
 
+    def leave(self, driver: Driver) -> None:
+        """Requires: no turn is under way. Raises LithifyError."""
+        driver.run(self._coordinator.leave())
+
     def report(self, now_ms: int) -> PartitionReport:
         """What was done since the last report."""
         while self._beside:

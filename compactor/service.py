@@ -209,6 +209,19 @@ class Service:
         if self._tell is not None:
             self._tell(report)
 
+    def leave(self) -> None:
+        """Give up all that is owned, so that a successor need not wait for a lease (P5). A store that does not answer
+        is not asked again for the next partition. Requires: no turn is under way."""
+        away: list[Fault] = []
+
+        def leave(partition: ServedPartition) -> None:
+            left = None if away else attempt(lambda: partition.leave(self._driver))
+            if isinstance(left, Fault):
+                away.append(left)
+
+        many(leave, [partition for partition in tuple(self.partitions) if partition.owned])
+        self._troubles.tell("partitions not left", away[0] if away else None)
+
     def _find(self) -> None:
         unread: list[PartitionReport] = []
         found: list[PartitionKeys] = []

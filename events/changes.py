@@ -28,6 +28,7 @@ from lithify.events.types import (
     JobRequested,
     ManifestChange,
     OrphanFloorRaised,
+    OwnerLeft,
     PartitionCreated,
     PartitionSealed,
     ProducerForgotten,
@@ -237,9 +238,11 @@ def changes_of_jobs(previous: CompactorState | None, state: CompactorState) -> t
 
 
 def _jobs(before: CompactorState | None, after: CompactorState) -> Iterator[JobChange]:
-    former = "" if before is None else before.owner_name
+    former = "" if before is None or not before.owner else before.owner_name
     if after.owner and (before is None or (before.epoch, before.owner) != (after.epoch, after.owner)):
         yield Claimed(epoch=after.epoch, owner=after.owner_name, former=former)
+    if former and not after.owner:
+        yield OwnerLeft(epoch=after.epoch, owner=former)
     known = {} if before is None else {job.id: job for job in (*before.history, *before.jobs)}
     for job in after.jobs:
         yield from _job(known.get(job.id), job)

@@ -29,6 +29,8 @@ def _log_job_change(event: types.JobChange, where: dict[str, Any]) -> None:
     match event:
         case types.Claimed():
             log.info("claimed", **where, epoch=event.epoch, former=event.former)
+        case types.OwnerLeft():
+            log.info("left", **where, epoch=event.epoch)
         case types.JobAdmitted():
             size, text = event.input, event.reason
             log.info("compaction admitted", **where, job=event.job, kind=event.kind, reason=text, **_sizes(size))

@@ -41,6 +41,7 @@ __all__ = [
     "JobRequested",
     "ManifestChange",
     "OrphanFloorRaised",
+    "OwnerLeft",
     "PartitionCreated",
     "PartitionSealed",
     "ProducerForgotten",
@@ -293,6 +294,13 @@ class Claimed(JobChange, frozen=True, kw_only=True):
     epoch: int
     owner: str  # host:pid
     former: str  # "": it had no owner
+
+
+class OwnerLeft(JobChange, frozen=True, kw_only=True):
+    """Its compactor gave the partition up: whoever comes next claims at once (P5)."""
+
+    epoch: int
+    owner: str  # host:pid
 
 
 class JobRequested(JobChange, frozen=True, kw_only=True):

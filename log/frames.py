@@ -48,6 +48,13 @@ class Columns(NamedTuple):
         """Whether columns were named: then the others are left out. Otherwise a column too many is refused."""
         return any(name is not None for name in self)
 
+    @property
+    def shown(self) -> dict[str, str]:
+        """Of the columns that were named, how a refusal shows them: by the column and the argument."""
+        given = {"key": self.key, "value": self.value, "timestamp_ms": self.timestamp}
+        arguments = {"timestamp_ms": "timestamp"}
+        return {role: f"{name!r} ({arguments.get(role, role)}=)" for role, name in given.items() if name is not None}
+
     def find(self, known: Sequence[str], where: str) -> dict[str, str]:
         """The source of each of lithify's columns. Raises InvalidRequest for one that was named and is not there."""
         found: dict[str, str] = {}

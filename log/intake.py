@@ -50,7 +50,7 @@ def prepare(
     has passed, and the configuration may have changed.
     """
     if isinstance(records, ArrowStream | ArrowArray):
-        table = normalise(frame_of(records, columns, where), now_ms)
+        table = normalise(frame_of(records, columns, where), now_ms, columns.shown)
     elif admitted and isinstance(records, list):
         table = _columns(cast("list[Record]", records), now_ms)
     else:
@@ -75,7 +75,7 @@ def _table(records: object, columns: Columns, now_ms: int, where: str) -> pa.Tab
     total_bytes = 0
     for index, given in enumerate(records):
         record = _record(given, columns, f"{where}: record {index}") if isinstance(given, Mapping) else given
-        problem = record_problem(record)
+        problem = record_problem(record, columns.shown if isinstance(given, Mapping) else None)
         if problem is not None:
             raise InvalidRequest(f"{where}: record {index} {problem}. {_NOTHING}")
         total_bytes += record_bytes(record)
@@ -92,10 +92,13 @@ def _record(row: Mapping[str, Any], columns: Columns, where: str) -> Record:
     extra = [name for name in row if name not in APPEND.names]
     if extra and not columns.chosen:
         raise InvalidRequest(
-            f"{where} has a field {extra[0]!r}, which is not one of {', '.join(APPEND.names)}. {_NOTHING}"
+            f"{where} has a field {extra[0]!r}, which is not one of {', '.join(APPEND.names)}: leave it out, or say "
+            f"which are the key and the value (key= and value=). {_NOTHING}"
         )
     if "value" not in sources:
-        raise InvalidRequest(f"{where} has no value: give each record one (None is a tombstone). {_NOTHING}")
+        raise InvalidRequest(
+            f"{where} has no value: give each record one (None is a tombstone), or name its field (value=). {_NOTHING}"
+        )
     return record_of(row, sources)
 
 
@@ -150,7 +153,11 @@ def _refuse(bad: Flags, where: _Place, what: str) -> None:
 def _check_keys(table: pa.Table, config: TopicConfig, where: _Place) -> None:
     keys: Any = table.column("key").chunk(0)
     if config.compacted and keys.null_count:
-        _refuse(nulls(keys), where, "have no key, which a compacted topic cannot keep: give each a key")
+        _refuse(
+            nulls(keys),
+            where,
+            "have no key, which a compacted topic cannot keep: give each a key (of a table, key= names its column)",
+        )
 
 
 def _check_headers(table: pa.Table, where: _Place) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from lithify.log.intake import APPEND_BYTES_MAX
 from lithify.manifest.config import LONG_MAX
+from lithify.manifest.quantities import unit_hint
 from lithify.store.errors import InvalidRequest
 
 __all__ = ["ProducerConfig", "parse_producer_config"]
@@ -65,5 +66,5 @@ def _number(name: str, given: object, low: int, high: int) -> int:
     """A text is parsed as for topics. A float is refused even if it is whole: otherwise 0.9 would become 0."""
     value = int(given) if isinstance(given, str) and _WHOLE.fullmatch(given) else given
     if type(value) is not int or not low <= value <= high:
-        raise InvalidRequest(f"{name} must be a whole number between {low} and {high}")
+        raise InvalidRequest(f"{name} must be a whole number between {low} and {high}{unit_hint(name, given)}")
     return value

@@ -30,6 +30,7 @@ HEADERS_MAX = 10_000  # of one record: as a Record, each takes some 150 bytes of
 
 _BYTES = (bytes, NoneType)
 _PAIRS = (tuple, list)
+_AS_BYTES = " (b'…', or text.encode())"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 1024  # converted to Python objects at a time
 
@@ -76,13 +77,16 @@ def as_bytes(given: Any) -> Any:
     return given.encode() if isinstance(given, str) and _has_utf8(given) else given
 
 
-def record_problem(record: object) -> str | None:
-    """Why `record` cannot be appended to any topic; None: it can. Names types, never contents."""
+def record_problem(record: object, named: Mapping[str, str] | None = None) -> str | None:
+    """Why `record` cannot be appended to any topic; None: it can. Names types, never contents.
+    `named`: it was a dict, whose fields were named so."""
     if not isinstance(record, Record):
         return f"is a {type(record).__name__}, not a lithify.Record or a dict"
     for name, given in (("key", record.key), ("value", record.value)):
         if type(given) not in _BYTES:
-            return f"has a {name} of type {type(given).__name__}: give bytes or None (in a dict also text)"
+            how = "text, bytes" if named is not None else f"bytes{_AS_BYTES}" if isinstance(given, str) else "bytes"
+            shown = name if named is None or name not in named else f"{name} {named[name]}"
+            return f"has a {shown} of type {type(given).__name__}: give {how} or None"
     time = record.timestamp_ms
     if type(time) not in (int, NoneType) or not 0 <= (time or 0) < 1 << 63:
         return "has a timestamp_ms that is not a whole number of milliseconds since 1970"

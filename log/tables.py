@@ -1,5 +1,7 @@
 """The columns of a user's table, cast to the types of an append."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,26 +11,33 @@ from lithify.log.layout import as_bytes, as_lists, content_bytes, is_bytes, is_p
 from lithify.segment.schema import APPEND
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["TABLE_BYTES_MAX", "normalise"]
+__all__ = ["NAME_THEM", "TABLE_BYTES_MAX", "normalise"]
+
+NAME_THEM = "say which are the key and the value (key= and value=; on the command line --key-column and --value-column)"
 
 # Of keys, values and headers, before they are converted: a plain binary column counts its bytes in 31 bits. What one
 # append may hold is less, and is counted by record (`intake.APPEND_BYTES_MAX`).
 TABLE_BYTES_MAX = 1 << 30
 
 
-def normalise(table: pa.Table | pa.RecordBatch, now_ms: int) -> pa.Table:
+def normalise(
+    table: pa.Table | pa.RecordBatch, now_ms: int, named: Mapping[str, str] = MappingProxyType({})
+) -> pa.Table:
     """A user's table as columns key, value, timestamp_ms, headers, one chunk each, rows in the order given.
 
     Text, large, view, fixed-size and dictionary types are cast. A missing key or headers column is all null; a missing
-    or null timestamp becomes `now_ms`. Raises InvalidRequest, naming the column and what to do.
+    or null timestamp becomes `now_ms`. `named`: how to show the user's columns that became these, such as
+    "'id' (key=)" for key. Raises InvalidRequest, naming the column and what to do.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     _check_columns(table)
-    _check_types(table)
+    _check_types(table, named)
     _check_content(table)
     columns = {
-        field.name: _column(table.column(field.name), field) for field in APPEND if field.name in table.schema.names
+        field.name: _column(table.column(field.name), field, named)
+        for field in APPEND
+        if field.name in table.schema.names
     }
     times = columns.get("timestamp_ms", pa.nulls(table.num_rows, pa.int64()))
     columns["timestamp_ms"] = pc.fill_null(times, now_ms)
@@ -44,32 +53,33 @@ def _check_columns(table: pa.Table) -> None:
         if name in ("offset", "horizon_ms"):
             raise InvalidRequest(f"column {name!r} is assigned by the log: drop it before appending")
         if name not in APPEND.names:
-            raise InvalidRequest(f"column {name!r} is not one of {', '.join(APPEND.names)}: drop or rename it")
+            raise InvalidRequest(
+                f"column {name!r} is not one of {', '.join(APPEND.names)}: drop or rename it, or {NAME_THEM}"
+            )
     if "value" not in table.column_names:
-        raise InvalidRequest("column 'value' is missing: give the value column that name (nulls are tombstones)")
+        raise InvalidRequest(f"column 'value' is missing: {NAME_THEM} (nulls are tombstones)")
 
 
-def _column(given: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+def _column(given: pa.ChunkedArray, field: pa.Field, named: Mapping[str, str]) -> pa.Array:
     """Requires: `_check_content` passed."""
     try:
         chunks = [_plain(chunk, field) for chunk in given.chunks]
         return chunks[0] if len(chunks) == 1 else pa.concat_arrays([*chunks, pa.array([], field.type)])
     except pa.ArrowException:
         # Not chained: Arrow's message may quote the value that failed.
-        raise _refused(given, field) from None
+        raise _refused(given, field, named) from None
 
 
-def _refused(given: pa.ChunkedArray, field: pa.Field) -> InvalidRequest:
-    return InvalidRequest(
-        f"column {field.name!r} has type {given.type}: cast it before appending, to {_TAKEN[field.name]}"
-    )
+def _refused(given: pa.ChunkedArray, field: pa.Field, named: Mapping[str, str]) -> InvalidRequest:
+    shown = named.get(field.name, repr(field.name))
+    return InvalidRequest(f"column {shown} has type {given.type}: cast it before appending, to {_TAKEN[field.name]}")
 
 
-def _check_types(table: pa.Table) -> None:
+def _check_types(table: pa.Table, named: Mapping[str, str]) -> None:
     for field in (field for field in APPEND if field.name in table.column_names):
         given = table.column(field.name)
         if not _FITS[field.name](given.type):
-            raise _refused(given, field)
+            raise _refused(given, field, named)
 
 
 def _check_content(table: pa.Table) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from lithify.manifest.config_kafka import INSTEAD, instead
+from lithify.manifest.quantities import unit_hint
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import CLASS, check_home_name, spelled
 from lithify.store.urls import shown
@@ -263,7 +264,7 @@ def validate(config: Mapping[str, Setting]) -> dict[str, str]:
         try:
             _TABLE[name][1](text)
         except ValueError as error:
-            raise InvalidRequest(f"{name} is {shown(text)[:80]!r}; it must be {error}") from None
+            raise InvalidRequest(f"{name} is {shown(text)[:80]!r}; it must be {error}{unit_hint(name, text)}") from None
     if "cold.location" in stored:
         stored["cold.location"] = spelled(stored["cold.location"])
     parsed = parse(stored)

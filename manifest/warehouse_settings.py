@@ -17,6 +17,7 @@ from lithify.manifest.config_kafka import INSTEAD, instead
 from lithify.manifest.invariants import check_warehouse
 from lithify.manifest.keys import WAREHOUSE_CONFIG
 from lithify.manifest.model import FORMAT, PARTITIONS_MAX, WarehouseFile
+from lithify.manifest.quantities import unit_hint
 from lithify.store.errors import InvalidRequest
 
 __all__ = [
@@ -110,7 +111,8 @@ def _checked(stored: Mapping[str, str]) -> dict[str, str]:
             if name in stored:
                 check(stored[name])
         except ValueError as error:
-            raise InvalidRequest(f"{name} is {stored[name][:80]!r}; it must be {error}") from None
+            hint = unit_hint(name, stored[name])
+            raise InvalidRequest(f"{name} is {stored[name][:80]!r}; it must be {error}{hint}") from None
     try:
         validate(_of_topics(stored))
     except InvalidRequest as error:

@@ -55,7 +55,7 @@ OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifes
     "log.transactions", "segment.spill", "work.java",
 }  # fmt: skip
 MANIFEST_KNOWN_TO_CLI = {"manifest.config", "manifest.homes", "manifest.jobs", "manifest.model"} | {
-    *("manifest.transactions", "manifest.words"),
+    *("manifest.quantities", "manifest.transactions", "manifest.words"),
 }  # fmt: skip
 STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.port", "store.probe", "store.urls"}
 

@@ -7,12 +7,16 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from lithify.cli.records.pipes import Pipe
+
 __all__ = ["Linger", "arrives", "ready"]
 
 
 def arrives(file: Any) -> bool:
     """Whether its content arrives bit by bit, as that of a pipe, a terminal or a socket."""
-    if not isinstance(file, io.FileIO | io.BufferedReader) or not isinstance(getattr(file, "raw", file), io.FileIO):
+    if not isinstance(file, io.FileIO | io.BufferedReader):
+        return False
+    if not isinstance(getattr(file, "raw", file), io.FileIO | Pipe):
         return False  # decompressed, or of a store
     try:
         mode = os.fstat(file.fileno()).st_mode

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from lithify.cli.records.arrivals import arrives
 from lithify.cli.records.explained import explained
-from lithify.cli.records.formats import check_format, decompressed, is_parquet
+from lithify.cli.records.formats import check_format, decompressed, format_of, is_compressed, is_parquet
+from lithify.cli.records.pipes import waking
 from lithify.log.layout import content_bytes, is_bytes, is_pairs
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
@@ -84,6 +86,10 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
     if url == "-":
         if is_parquet(url, given):
             raise InvalidRequest("Parquet needs random access, which standard input has not; write it to a file first")
+        if format_of(url, given) != "json" and arrives(sys.stdin.buffer):
+            with waking(sys.stdin.buffer) as file:
+                yield Source(file, "standard input")
+            return
         size = _regular_bytes(sys.stdin.buffer)
         yield Source(sys.stdin.buffer, "standard input", sys.stdin.buffer if size else None, size)
         return
@@ -98,6 +104,8 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
                 )
             # fsspec would seek in a pipe.
             stored = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
+            if piped and (format_of(url, given) != "json" or is_compressed(url)):
+                stored = stack.enter_context(waking(stored))
             file = stored if is_parquet(url, given) else stack.enter_context(decompressed(stored, url))
             size = 0 if piped else getattr(stored, "size", None) or 0
         yield Source(file, shown(url), stored if size else None, size)

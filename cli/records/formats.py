@@ -14,7 +14,17 @@ import pyarrow as pa
 from lithify.store.errors import InvalidRequest
 from lithify.store.urls import shown
 
-__all__ = ["FORMATS", "Format", "check_format", "compressed", "decompressed", "format_of", "is_parquet", "parquet_name"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "check_format",
+    "compressed",
+    "decompressed",
+    "format_of",
+    "is_compressed",
+    "is_parquet",
+    "parquet_name",
+]
 
 _PARQUET = "parquet"
 _COMPRESSED = ("gz", "bz2", "xz", "zst")
@@ -57,6 +67,11 @@ def format_of(url: str, given: str | None = None) -> Format:
 
 def is_parquet(url: str, given: str | None = None) -> bool:
     return format_of(url, given) == "parquet"
+
+
+def is_compressed(url: str) -> bool:
+    """By its name, and so that `decompressed` reads it."""
+    return _suffixes(url)[1] in _COMPRESSED
 
 
 def parquet_name(stem: str) -> str:

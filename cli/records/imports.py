@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lithify.cli.records.import_entries import Entries, began_over, look_at
+from lithify.cli.records.other_readings import OtherReadings
 from lithify.cli.records.progress import Progress
+from lithify.cli.records.readings import AS_RECORDS, Reading, parse_application
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
 from lithify.log.partition import Partition
 from lithify.log.topic import Topic
@@ -42,12 +44,19 @@ def check_source_id(given: str) -> str:
             "--source-id must not end in ' over' and a number: lithify adds that suffix to record the number of "
             "partitions"
         )
+    parsed = parse_application(f"import {given}")
+    if parsed is not None and parsed.source_id != given:
+        raise InvalidRequest(
+            f"--source-id must not end in ' by {parsed.reading}': lithify adds such a suffix to record how rows are "
+            "read. Give what precedes it, and the flags that it stands for"
+        )
     return given
 
 
 class Import:
     """`partition`: all rows go there; None: each goes where its key belongs. `new`: nobody can have sent anything under
-    this name. `given`: a person chose the name. `new_source`: earlier imports of this path were of other sources.
+    this name. `given`: a person chose the name. `new_source`: earlier imports of this path were of other sources, or
+    are to stay beside this one, which reads their source in another way.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class Import:
         new: bool = False,
         given: bool = False,
         new_source: bool = False,
+        reading: Reading = AS_RECORDS,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.source_id = source_id
@@ -76,20 +86,25 @@ class Import:
         self._beside: set[int] = set()  # partitions read because of other imports, without a row of this one yet
         self._open: set[int] = set()  # partitions that know this import, but not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were read
-        self.application = f"import {source_id}"
+        self.application = f"import {reading.within(source_id)}"
         self._count = topic.partitions
         self._name = made_name(source_id)
         self._same_path: SamePath | None = None
         if self._name is not None and not (new or given):
-            self._same_path = SamePath(topic, source_id, self._name, partition, now_ms)
+            self._same_path = SamePath(topic, source_id, reading, self._name, partition, now_ms)
         self._replaces = new_source
+        self.path_had_other_content = False  # which is stored, too
         self._instead: Unfinished | None = None  # an earlier import of the path, because of which this one is refused
+        self._readings: OtherReadings | None = None
+        self._look_for_readings = reading != AS_RECORDS  # in all partitions: another key column uses others first
         if partition is None:
             if not new:
                 self._count = self._began_over() or topic.partitions
             self.application += f" over {self._count}"
         else:
             self._at(partition)  # refused at once if there is no such partition
+        if not (new or new_source):
+            self._readings = OtherReadings(topic, self.application, now_ms, given=given)
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         # Where rows without a key begin.
         self._first = murmur2(self.application.encode()) & 0xFFFF
@@ -111,8 +126,11 @@ class Import:
         """SUBTLE! 1. "line 5 is not a JSON object": the import ends after four rows. 2. The file is repaired; its
         content, so its name, is another. 3. The same command would append the first rows again. Test:
         tests/cli/test_unfinished_imports.py"""
+        if self._readings is not None:
+            self._readings.note(number, entries)
         if self._same_path is None or self._replaces:
             return
+        self.path_had_other_content |= self._same_path.replaced(entries)
         self._instead = self._same_path.met(entries, self.application, self._done_to)
         if self._instead is not None:
             raise self._instead.refusal(f"{self._topic.name}/{number}")
@@ -131,6 +149,18 @@ class Import:
         for number, entries in looks.items():
             if not isinstance(entries, LithifyError):  # if it failed, a row that goes there will raise
                 self._check_path(number, entries)
+
+    def _check_readings(self, numbers: list[int]) -> None:
+        """Once, before anything is appended. `numbers`: the partitions of the first rows."""
+        if self._readings is None:
+            return
+        if self._look_for_readings and all(self._reach(number) == Reach() for number in numbers):
+            places = range(self._topic.partitions) if self._partition is None else [self._partition]
+            for number, entries in look_at(self._topic, places).items():
+                if not isinstance(entries, LithifyError):
+                    self._readings.note(number, entries)
+        self._readings.check()
+        self._readings = None
 
     def _look(self, number: int) -> Reach:
         """How far the import has come in a partition."""
@@ -173,6 +203,8 @@ class Import:
         self._check_paths(rows[keys.is_null().to_numpy(zero_copy_only=False)])
         for number in numbers:
             self._check_order(number, rows[places == number], self._reach(number))
+        if numbers:
+            self._check_readings(numbers)
         for number in numbers:
             # SUBTLE! Only the very last part says that the import has ended. 1. An earlier part says so. 2. A later
             # part fails. 3. The entry is forgotten at the limit, since it has "ended", and the rows are appended again.

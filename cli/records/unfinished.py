@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from lithify.cli.records.import_entries import Entries, look_at
+from lithify.cli.records.readings import BY, Reading, told
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
 from lithify.segment.partitioner import murmur2
@@ -48,6 +49,7 @@ class Unfinished(NamedTuple):
     source_id: str
     version: int  # how far it has come where it was found
     skip: int | None  # the --skip to continue it with; 0: none needed; None: it cannot be continued
+    read: str = ""  # if its rows were read in another way: "with --key-column id"
 
     def refusal(self, where: str) -> InvalidRequest:
         text = (
@@ -58,7 +60,8 @@ class Unfinished(NamedTuple):
             text += "compare the log with it by hand: this run has already appended records as well"
         else:
             flags = f"--source-id {shlex.quote(self.source_id)}" + (f" --skip {self.skip}" if self.skip else "")
-            text += f"run the command again with {flags}, which appends the rest without duplicates"
+            how = f" {self.read} and" if self.read else " with"
+            text += f"run the command again{how} {flags}, which appends the rest without duplicates"
         return InvalidRequest(
             f"{text}. If it is a different source, give --new-source. If the earlier import is still running, wait "
             "until it has finished"
@@ -69,22 +72,29 @@ class SamePath:
     """Other imports of the path of `name`; with --partition, those into this one partition."""
 
     def __init__(
-        self, topic: Topic, source_id: str, name: MadeName, partition: int | None, now_ms: Callable[[], int]
+        self,
+        topic: Topic,
+        source_id: str,
+        reading: Reading,
+        name: MadeName,
+        partition: int | None,
+        now_ms: Callable[[], int],
     ) -> None:
         self._topic = topic
         self._source_id = source_id
+        self._reading = reading
         self._partition = partition
         self._now_ms = now_ms
         # An earlier lithify made names without a digest of the path: of these, only those with the same content count.
         former = re.escape(f"{name.url_end}-{name.content}")
         over = r" over ([0-9]+)" if partition is None else "()"
-        self._shape = re.compile(rf"import ({re.escape(name.path)}-[0-9a-f]{{16}}|{former}){over}")
+        self._shape = re.compile(rf"import ({re.escape(name.path)}-[0-9a-f]{{16}}|{former}){BY}{over}")
         self._over: set[str] = set()  # applications that are known to have ended
 
     def met(self, entries: Entries, application: str, done_to: int) -> Unfinished | None:
         """The latest one that a partition remembers; None: there is none. `application` has sent or skipped the
         rows up to `done_to`."""
-        for entry in reversed(self._open(entries)):
+        for entry in reversed([each for each in self._open(entries) if self._content(each) != self._source_id]):
             theirs, mine, all_told = self._everywhere(entry.application, application)
             theirs = theirs or [entry]
             latest = max(each.version for each in theirs)
@@ -93,7 +103,7 @@ class SamePath:
                 continue
             found = self._shape.fullmatch(entry.application)
             assert found is not None
-            source_id, count = found[1], int(found[2] or 1)
+            source_id, count = found[1], int(found[3] or 1)
             reached = [each.version for each in theirs]
             if all_told and len(theirs) == count and min(reached) == latest:
                 skip = latest  # all rows up to it are stored, and no others
@@ -102,8 +112,14 @@ class SamePath:
             # The present import has stored the rows up to `done_to`, in partitions that the earlier one did not reach.
             skip = max(skip, done_to)
             ahead = any(each.version > skip for each in mine)
-            return Unfinished(source_id, entry.version, None if ahead else skip)
+            theirs_read = found[2] or ""
+            read = "" if theirs_read == self._reading.named(source_id) else told(theirs_read)
+            return Unfinished(source_id, entry.version, None if ahead else skip, read)
         return None
+
+    def replaced(self, entries: Entries) -> bool:
+        """Whether another content of the path was imported to its end."""
+        return any(each.ended and self._content(each) not in ("", self._source_id) for each in entries)
 
     def end(self) -> None:
         """The caller says that they were other sources: mark them as ended, so that they refuse no import."""
@@ -119,13 +135,17 @@ class SamePath:
             if not each.ended
             and each.application not in self._over
             and (match := self._shape.fullmatch(each.application))
-            and match[1] != self._source_id
+            and (match[1], match[2] or "") != (self._source_id, self._reading.named(self._source_id))
         ]
         if not found:
             return []
         # An entry idle for longer counts as forgotten, whether or not its place was needed.
         since = self._now_ms() - self._topic.parsed_config.transactional_id_expiration_ms
         return [each for each in found if (each.committed_at_ms or 0) >= since]
+
+    def _content(self, entry: TransactionInfo) -> str:
+        found = self._shape.fullmatch(entry.application)
+        return found[1] if found else ""
 
     def _everywhere(self, *applications: str) -> tuple[list[TransactionInfo], list[TransactionInfo], bool]:
         """What all partitions remember of two applications, and whether all of them answered."""

@@ -38,7 +38,30 @@ def test_a_command_that_does_not_exist_suggests_one(lithify: Lithify, words: lis
 
 
 def test_nothing_is_suggested_for_what_is_like_nothing(lithify: Lithify) -> None:
-    assert "mean" not in lithify.refused("xyzzyq", code=2, saying="No such command 'xyzzyq'.")
+    for word in ("xyzzyq", "frobnicate"):
+        told = lithify.refused(word, code=2, saying=f"No such command '{word}'. Try 'lithify --help'")
+        assert "mean" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "saying"),
+    [
+        (
+            ("topic", "alter", "t", "--config", "retention.ms=1d"),
+            "a whole number: for 1d, write 86400000 (milliseconds)",
+        ),
+        (("topic", "create", "u", "--config", "segment.bytes=1GB"), "for 1GB, write 1073741824 (bytes)"),
+        (("warehouse", "alter", "--config", "default.retention.ms=2h"), "for 2h, write 7200000 (milliseconds)"),
+        (("append", "t", "--linger-ms", "1s"), "for 1s, write 1000 (milliseconds)"),
+        (("topic", "alter", "t", "retention.ms=1d"), "(retention.ms=1d): give it as --config retention.ms=1d. Try"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_a_number_with_a_unit_is_answered_with_the_number(
+    lithify: Lithify, words: tuple[str, ...], saying: str
+) -> None:
+    lithify.ok("topic", "create", "t")
+    lithify.refused(*words, code=2, saying=saying)
 
 
 def test_suggested_commands_exist() -> None:

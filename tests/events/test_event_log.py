@@ -17,6 +17,7 @@ FAULT = Fault.of(Fenced("another compactor has taken over"))
 
 LEVELS = {
     types.Claimed(epoch=2, owner="b:2", former="a:1"): ("info", "claimed"),
+    types.OwnerLeft(epoch=2, owner="b:2"): ("info", "left"),
     types.JobAdmitted(job="j", kind="tier", origin="manual", reason="r", input=Amount(1, 2, 3), ranges=4): (
         "info",
         "compaction admitted",

@@ -36,6 +36,8 @@ GROWS = {
     *("CreateCheckpoint", "RefreshCheckpoint", "CommitPosition", "TakePosition", "ResetPosition", "ForgetConsumer"),
     # They lead to uploads, which would be refused.
     *("Submit", "Admit", "StartAttempt", "Discard", "Heartbeat", "ShowPlanning"),
+    # A successor would wait for a lease instead.
+    "Leave",
     # Settings that delete nothing.
     *("AlterWarehouse", "SetQuarantine", "LiftQuarantine"),
 }

@@ -1,6 +1,7 @@
 """A service as one process: the partition's own coordinator and the one that relieves it beside a job (docs/rfcs/0014),
 which share a claim, turns as the service ranks them, and a budget. A crash ends both."""
 
+import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +44,7 @@ class Process:
     budget: Budget
     stands_by: bool
     slow_ms: int  # what slow jobs take, at most
+    leaves_share: float  # of its rests
     coordinator: Coordinator | None = None
     relieved: str | None = None  # the job beside which a step of the relief runs
     granted: dict[str, Want] = field(default_factory=dict)
@@ -96,6 +98,7 @@ def daemon(
     bytes_max: int | None,
     stands_by_share: float = STANDS_BY_SHARE,
     slow_ms: int = SLOW_MS,
+    leaves_share: float = 0.0,
 ) -> Life:
     """It serves one partition: fenced, it owns nothing any more and ends, and its supervisor starts it again."""
 
@@ -103,7 +106,7 @@ def daemon(
         stands_by = actor.say.random() < stands_by_share  # the others are started to take over
         while True:
             turns: Turns[Place] = Turns(actor.say.choice((1, 2)), bytes_max, lambda place: place.waits_for)
-            process = Process(turns, Budget(bytes_max), stands_by, slow_ms)
+            process = Process(turns, Budget(bytes_max), stands_by, slow_ms, leaves_share)
             serves, relieves = _serves(site, actor, process, take_over_share), _relieves(site, actor, process)
             try:
                 await _woven(site, actor, process, {MAIN: serves, BESIDE: relieves})
@@ -119,6 +122,7 @@ def daemon(
 async def _serves(site: Site, actor: Actor, process: Process, take_over_share: float) -> None:
     """Raises Fenced."""
     handle, rest = await opened(site, actor), None
+    leaving = random.Random(f"{site.world.seed}/{actor.name} leaves")
     rests = Rests(RESTS_ROUNDS * site.rest_ms, site.rest_ms, site.grace_ms)
     while True:
         try:
@@ -147,6 +151,11 @@ async def _serves(site: Site, actor: Actor, process: Process, take_over_share: f
             # As a service has it: what comes after the step read the heads is asked for.
             rest = rests.begin(actor.name, began_ms) if step.outcome.rests else None
             process.over(MAIN)
+            if step.outcome.rests and coordinator.owns and leaving.random() < process.leaves_share:
+                await coordinator.leave()
+                site.world.counts["left"] += 1
+                process.coordinator, process.stands_by, rest = None, True, None
+                await Pause(leaving.choice((1, 10)) * site.rest_ms)
             if step.outcome != "worked":
                 await Pause(site.rest(actor))
             if step.detail == "the topic was deleted":

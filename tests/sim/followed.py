@@ -183,6 +183,9 @@ class Followed:
 
     def _take_job(self, event: Event) -> None:
         match event:
+            case events.OwnerLeft():
+                assert self._owner == event.owner, event
+                self._owner = ""
             case events.Claimed():
                 self._owner = event.owner
             case events.JobRequested():

@@ -17,6 +17,7 @@ __all__ = ["Processes", "processes"]
 STEPS = 1_600  # at least: a job of theirs is long
 TICK_MS = 10
 APPENDS = 60  # of each producer, at least
+LEAVES_SHARE = 0.15  # of the rests of a process
 SHORT_BYTES = 300  # as the jobs of large partitions, those of a few rows are not short
 
 
@@ -63,7 +64,7 @@ class Processes(NamedTuple):
         pressing = replace(site, presses=True)
         found |= {"plain 0": actors.plain(pressing), "idempotent 0": actors.idempotent(pressing, "p0")}
         for index in range(self.number):
-            found[f"process {index}"] = daemon(site, take_over, self.bytes_max)
+            found[f"process {index}"] = daemon(site, take_over, self.bytes_max, leaves_share=LEAVES_SHARE)
         return found
 
 

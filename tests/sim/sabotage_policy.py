@@ -142,9 +142,9 @@ OF_POLICY = (
     Sabotage(
         "every request by hand is refused",
         "P15",
-        "compactor/coordinator.py",
-        "        refused = no_room(chosen, manifest)\n",
-        '        refused = "there is no room"\n',
+        "compactor/requested.py",
+        "    refused = no_room(chosen, manifest)\n",
+        '    refused = "there is no room"\n',
     ),
     # Of Kafka's rules (docs/protocol.md), each by its letter.
     Sabotage(

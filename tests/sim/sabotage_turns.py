@@ -86,4 +86,28 @@ OF_TURNS = (
         "if before is None or before.since_ms > now_ms:",
         "if before is None:",
     ),
+    Sabotage(
+        "who leaves stays the owner",
+        "P5",
+        "compactor/job_edits.py",
+        'replace(head, owner="", planning=False)',
+        "replace(head, planning=False)",
+    ),
+    Sabotage(
+        "who leaves goes by no epoch",
+        "P5",
+        "compactor/job_edits.py",
+        "class Leave(_Owned):",
+        "class Leave(_Owned):\n    def apply(self, head: Any, number: int, now_ms: int) -> Any:\n"
+        "        return self.change(head, now_ms)\n",
+        focus="services",
+    ),
+    Sabotage(
+        "who leaves leaves in the middle of its work",
+        "P5",
+        "compactor/coordinator.py",
+        "epoch is None or self.fenced or not self.is_owner(self._owner)",
+        "epoch is None",
+        focus="services",
+    ),
 )

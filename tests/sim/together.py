@@ -4,16 +4,18 @@ one that stands by until the owner is gone, and no longer (P5, docs/rfcs/0014)."
 import random
 from dataclasses import replace as replaced
 
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.policy import Wait, decide
 from lithify.manifest.catalog import alter_topic, live_topic, topic_lineage
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.reading import Reading
 from tests.sim import actors, services
 from tests.sim.alone import alone
-from tests.sim.cast import Climate
+from tests.sim.cast import Actor, Climate
 from tests.sim.daemon import daemon
 from tests.sim.engine import Engine
 from tests.sim.judge.leases import replaced_by_ms
+from tests.sim.places import files_of
 from tests.sim.schedule import Uniform
 from tests.sim.site import TOPIC, Site
 from tests.sim.truth import Truth
@@ -30,7 +32,7 @@ SERVED_SLOW_MS = 2_000
 CLAIMS_MAX = 2
 FENCED_MAX = 3  # in a row, with no job done, recorded or ended between
 ROUND_MS = 4 * SERVED_PASS_MS + 1_000  # at most
-SHARES = (0.09, 0.08, 0.06, 0.02, 0.08, 0.67)  # of histories that end with each scene
+SHARES = (0.09, 0.08, 0.06, 0.02, 0.08, 0.03, 0.64)  # of histories that end with each scene
 RETIRING_APPENDS, RETIRING_MS, RETIRED_MS = 170, 1_400, 7_000
 RETIRING = {"cleanup.policy": "delete", "retention.records": "3", "compaction.paused": "true"}  # and nothing else
 
@@ -121,6 +123,26 @@ def _owner_gone(world: World, site: Site, truth: Truth, config: TopicConfig) -> 
     world.counts["owner replaced"] += 1
 
 
+def _owner_leaves(world: World, site: Site, truth: Truth, config: TopicConfig) -> None:
+    """The same, after an owner that said so."""
+    before = world.counts["left the partition"]
+    alone(world, lambda actor: _leaves(site, actor), "who leaves")
+    if world.counts["left the partition"] > before:
+        _owner_gone(world, site, truth, config)
+
+
+async def _leaves(site: Site, actor: Actor) -> None:
+    """Does one thing, whoever is the owner, and leaves."""
+    handle = await site.open()
+    coordinator = Coordinator(files_of(handle.keys), actor.name)
+    site.oracle.begins(actor.author)
+    site.oracle.may_take_over(actor.author, True)
+    await services.stepped(site, actor, coordinator, handle.config, True)
+    if coordinator.owns:
+        await coordinator.leave()
+        site.world.counts["left the partition"] += 1
+
+
 def _two_services(world: World, site: Site, truth: Truth, service: actors.Life, count: int, rest_ms: int) -> None:
     assert truth.head is not None
     before = truth.head.compactor_epoch
@@ -140,7 +162,15 @@ def _two_services(world: World, site: Site, truth: Truth, service: actors.Life, 
             break
 
 
-SCENES = (_compactors_together, _services_together, _owner_gone, _retiring_together, working_together, None)
+SCENES = (
+    _compactors_together,
+    _services_together,
+    _owner_gone,
+    _retiring_together,
+    working_together,
+    _owner_leaves,
+    None,
+)
 
 
 def _done(truth: Truth) -> tuple[object, ...]:

@@ -30,6 +30,7 @@ const SAID = {
   gap: ["off", "gap", () => "what came before is not known any more"],
   appended: ["due", "append", ({ size: of, offset }) => `${amount(of)}, from offset ${offset ?? 0}`],
   claimed: ["warn", "claim", claim],
+  owner_left: ["off", "left", ({ owner }) => owner],
   job_requested: ["due", "request", ({ job }) => job],
   job_admitted: ["due", "plan", ({ job, kind, reason }) => `${kind} ${job}: ${reason}`],
   attempt_began: ["run", "attempt", ({ job, attempt, worker }) => `${job}, attempt ${attempt}, by ${worker}`],

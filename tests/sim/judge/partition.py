@@ -8,7 +8,7 @@ from tests.sim.judge.floors import log_start, misdated, stored_wrongly
 from tests.sim.judge.groups import appended_wrongly
 from tests.sim.judge.homes import MOVES_MAX, moved_wrongly
 from tests.sim.judge.layout import Json, load, segments_of, units_of
-from tests.sim.judge.leases import claimed_wrongly
+from tests.sim.judge.leases import claimed_wrongly, left_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
 from tests.sim.judge.owners import BOUNDS, let_go_by_another
 from tests.sim.judge.pins import let_go_wrongly, pinned_wrongly
@@ -156,6 +156,8 @@ class Partition:
 
     def _compactor(self, asker: Asker, previous: Json, state: Json) -> Iterator[str]:
         owner = state.get("owner", "")
+        by_owner = self._owners.get(previous.get("owner", "")) == asker.author
+        yield from _one(left_wrongly(previous, state, by_owner=by_owner))
         if owner and owner != previous.get("owner", ""):
             self._owners[owner] = asker.author
         for seen, jobs in ((self._jobs_seen, "jobs"), (self._jobs_ended, "history")):
