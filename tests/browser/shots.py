@@ -31,7 +31,7 @@ PICTURES: tuple[tuple[str, str, str], ...] = (
     ("garbage", "garbage", ""),
     ("key", "key", ""),
 )
-HEIGHT_MAX = 1_000
+HEIGHTS_MAX = {"desktop": 1_000, "phone": 1_500}
 HEIGHT_MIN = 300
 # Where the picture begins, and the ends of what follows, in pixels from the top of the page.
 PLACES = """title => {
@@ -43,11 +43,11 @@ PLACES = """title => {
 }"""
 
 
-def height(top: float, ends: list[float]) -> float:
+def height(top: float, ends: list[float], most: float) -> float:
     """Of a picture from `top` on: to the last end of a section for which there is room. Raises ValueError if that is
     not worth a picture."""
-    room = [end - top + 8 for end in ends if HEIGHT_MIN <= end - top + 8 <= HEIGHT_MAX]
-    found = max(room, default=min(max(ends) - top, HEIGHT_MAX))
+    room = [end - top + 8 for end in ends if HEIGHT_MIN <= end - top + 8 <= most]
+    found = max(room, default=min(max(ends) - top, most))
     if found < HEIGHT_MIN:
         raise ValueError(f"a picture of {found:.0f} pixels in height is too low")
     return found
@@ -66,7 +66,7 @@ def take(page: Page, folder: Path, name: str, start: str, size: str) -> None:
     page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = false; })")
     page.locator("h1").evaluate("node => node.blur()")
     top, ends = page.evaluate(PLACES, start)
-    clip = {"x": 0, "y": top, "width": SIZES[size]["width"], "height": height(top, ends)}
+    clip = {"x": 0, "y": top, "width": SIZES[size]["width"], "height": height(top, ends, HEIGHTS_MAX[size])}
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
         path = folder / f"{name}-{size}-{scheme}.png"
@@ -88,13 +88,15 @@ def look_on(pages: list[Page], made: Story) -> None:
     """Several surveys, so that there is a line to draw. From then on time stands still."""
     for number in range(6):
         before = [page.locator("[data-key=survey]").inner_text() for page in pages]
-        made.append("payments", 0, 60 if number % 3 else 240)
-        made.append("accounts", 1, 100 if number % 2 else 200)
+        made.append("accounts", 1, 100 if number % 3 else 400)
         made.next_range()
         for page, survey in zip(pages, before, strict=True):
             page.clock.set_fixed_time(made.clock.now_ms / 1000)
             expect(page.locator("[data-key=survey]")).not_to_have_text(survey)
             expect(page.get_by_text(re.compile(rf"^{number + 4} of \d+ key ranges"))).to_be_visible()
+    for page in pages:
+        expect(page.locator("#heard")).to_have_text(re.compile(r"^Last answer \S+ \S+Z$"))
+        page.route("**/v1/**", lambda _: None)  # nothing is answered any more
 
 
 def main(folder: Path) -> None:

@@ -127,8 +127,12 @@ def tell(made: Story) -> None:
         made.compact("compactor-b:2207")
     consumers(made)
     damaged(made)
-    for _ in range(3):
-        made.pass_(HOUR)
+    for hour in range(3):
+        made.pass_(HOUR // 2)
+        if hour == 2:
+            made.append("accounts", 1, 900)
+            made.compact("compactor-b:2207")
+        made.pass_(HOUR // 2)
         for name in ("users", "inventory", "page-views", "sessions", "accounts"):
             for partition in range(TOPICS[name][0]):
                 made.append(name, partition, made.chance.randrange(20, 160))
