@@ -87,7 +87,7 @@ def test_garbage_is_looked_at_before_it_is_deleted(here: World, watch: Callable[
 def test_what_happened_and_who_fenced_whom(here: World, watch: Callable[..., Watched]) -> None:
     topic = here.topic("orders")
     topic.append(records(50))
-    here.compact("compactor-a:17")
+    here.compact("compactor-a:17", killed=True)
     topic.append(records(50))
     here.compact("compactor-b:4")
     page = watch(here.server.url).open("topic/orders/0")
