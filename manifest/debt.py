@@ -27,7 +27,7 @@ from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
-__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "left_out"]
+__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess"]
 
 RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs goes before merging L0
 # Skip a tier that would rewrite more than 1/4 of the bytes at which a clean is due: the clean will rewrite them soon
@@ -149,33 +149,6 @@ def assess(reading: Reading) -> Debt:
 def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
     """Whether there are so many L0 segments that appends are slowed down."""
     return len(manifest.l0) >= slows_from(config.l0_segments_max)
-
-
-def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...]:
-    """Why each unit outside `due` is left alone, in the manifest's order. `debt`: what `assess` returned for the same
-    reading."""
-    manifest, _, config, now_ms = reading
-    held = reading.held
-    chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
-    old = {unit.id for unit in debt.cleanable}
-    takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
-
-    def reason(unit: Unit) -> str:
-        if not held.isdisjoint(s.id for s in unit.segments):
-            return "an active job holds it"
-        if unit.max_offset < debt.log_start_offset:
-            return "below the log start offset: a drop retires it"
-        if unit.id in takers:
-            return f"other work that is due will take it: {takers[unit.id]}"
-        if unit.id in old:
-            clean = config.compacted and is_clean(unit, manifest.cleaned_to)
-            return "already clean" if clean else "no work that is due needs it"
-        if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
-            wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
-            return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
-        return "it comes after one that is younger than min.compaction.lag.ms"
-
-    return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
 
 
 class _Books:
