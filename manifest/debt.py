@@ -282,8 +282,8 @@ class _Books:
         return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:
+        free = [u for u in self.old if not u.is_run and u.id in self._free]
         loose = [u for u in self.old if not u.is_run]
-        free = [u for u in loose if u.id in self._free]
         least = self._config.l0_segments_tier
         told = counted(len(loose), "L0 segment")
         if len(free) < len(loose):
