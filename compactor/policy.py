@@ -12,8 +12,9 @@ from lithify.compactor.retiring import has_no_room, segments_of
 from lithify.manifest.ages import time_left_ms
 from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.config import TopicConfig
-from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess, left_out
+from lithify.manifest.debt import Debt, DebtName, Due, NotDue, assess
 from lithify.manifest.jobs import IN_PROGRESS_MAX, CompactorState, Ended, FailureCount, Job, JobError
+from lithify.manifest.left_out import left_out
 from lithify.manifest.model import Manifest
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit

@@ -27,7 +27,7 @@ from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
 from lithify.manifest.words import DEBT_TEXTS, counted, span_text
 
-__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess", "left_out"]
+__all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess"]
 
 RUNS_CROWDED_TIERS = 8  # with this many × runs.tier similar runs, merging runs goes before merging L0
 # Skip a tier that would rewrite more than 1/4 of the bytes at which a clean is due: the clean will rewrite them soon
@@ -131,7 +131,7 @@ def assess(reading: Reading) -> Debt:
     """What a partition owes. What its active jobs hold is owed no more: it is being worked on."""
     manifest = reading.manifest
     floor = floor_at(manifest, reading.now_ms)
-    books = _Books(manifest, reading.config, reading.now_ms, reading.held, floor)
+    books = _Books(reading, floor)
     return Debt(
         units=books.units,
         cleanable=tuple(books.old),
@@ -151,41 +151,16 @@ def appends_slowed(manifest: Manifest, config: TopicConfig) -> bool:
     return len(manifest.l0) >= slows_from(config.l0_segments_max)
 
 
-def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...]:
-    """Why each unit outside `due` is left alone, in the manifest's order. `debt`: what `assess` returned for the same
-    reading."""
-    manifest, _, config, now_ms = reading
-    held = reading.held
-    chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
-    old = {unit.id for unit in debt.cleanable}
-    takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
-
-    def reason(unit: Unit) -> str:
-        if not held.isdisjoint(s.id for s in unit.segments):
-            return "an active job holds it"
-        if unit.max_offset < debt.log_start_offset:
-            return "below the log start offset: a drop retires it"
-        if unit.id in takers:
-            return f"other work that is due will take it: {takers[unit.id]}"
-        if unit.id in old:
-            clean = config.compacted and is_clean(unit, manifest.cleaned_to)
-            return "already clean" if clean else "no work that is due needs it"
-        if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
-            wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
-            return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
-        return "it comes after one that is younger than min.compaction.lag.ms"
-
-    return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
-
-
 class _Books:
     """One look at a manifest: its units by age and cleanliness, and the work that each debt requires."""
 
-    def __init__(self, manifest: Manifest, config: TopicConfig, now_ms: int, held: frozenset[str], floor: int) -> None:
+    def __init__(self, reading: Reading, floor: int) -> None:
+        manifest, state, config, now_ms = reading
         self._manifest = manifest
         self._config = config
         self._now_ms = now_ms
-        self._held = held
+        self._jobs = state.jobs
+        self._held = held = reading.held
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, held)
         free = (u for u in self.units if not held or held.isdisjoint(s.id for s in u.segments))
@@ -240,8 +215,16 @@ class _Books:
     def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
         # A clean includes every unit below its boundary, so it waits for running jobs instead of avoiding their units.
         if any(unit.id not in self._free for unit in self.old):
-            return NotDue(debt.text, f"{reason}; waiting for the jobs that hold some of its inputs")
+            cleaning = self._cleaning
+            what = f"under way: job {cleaning}" if cleaning else "waiting for the jobs that hold some of its inputs"
+            return NotDue(debt.text, f"{reason}; {what}")
         return Due(debt, tuple(self.old), reason)
+
+    @property
+    def _cleaning(self) -> str | None:
+        """The job that cleans all that is to be cleaned."""
+        wanted = frozenset(segment.id for unit in self.old for segment in unit.segments)
+        return next((job.id for job in self._jobs if job.kind == "clean" and wanted.issubset(job.segments)), None)
 
     def _clean_overdue(self) -> Due | NotDue:
         lag_ms = self._config.max_compaction_lag_ms
@@ -300,8 +283,11 @@ class _Books:
 
     def _tier_l0(self) -> Due | NotDue:
         free = [u for u in self.old if not u.is_run and u.id in self._free]
+        loose = [u for u in self.old if not u.is_run]
         least = self._config.l0_segments_tier
-        told = counted(len(free), "L0 segment")
+        told = counted(len(loose), "L0 segment")
+        if len(free) < len(loose):
+            told = f"{len(free)} of {told} (active jobs hold {len(loose) - len(free)})"
         if len(free) < least:
             return NotDue(DebtName.L0.text, f"{told}; merged once there are {least} (l0.segments.tier)")
         return Due(DebtName.L0, self._with_similar(free), f"{told} to merge (l0.segments.tier is {least})")

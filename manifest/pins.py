@@ -50,7 +50,7 @@ def expired(checkpoint: Checkpoint, now_ms: int) -> bool:
 
 def pin_text(pin: Checkpoint) -> str:
     """The owner and name of a checkpoint, for people."""
-    return f"{'checkpoint' if pin.owner == 'user' else pin.owner} {pin.name}"
+    return f"{'checkpoint' if pin.owner == 'user' else pin.owner} {shlex.quote(pin.name)}"
 
 
 def let_go_text(topic: str, pin: Checkpoint) -> str:

@@ -19,7 +19,7 @@ from lithify.segment.page_index import RowGroupIndex
 from lithify.segment.point_parts import WHOLE, Rows, SegmentMap, Span
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
-from lithify.store.errors import Corrupt, NotFound
+from lithify.store.errors import RESTORE, Corrupt, NotFound
 
 __all__ = ["Need", "Parts"]
 
@@ -196,8 +196,7 @@ class Parts:
             store, key = self._segments.find(ref)
             store.distrust(key)
             raise Corrupt(
-                f"segment {key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
-                "damaged",
+                f"segment {key}: {what}. {RESTORE}",
                 key,
                 ref.id,
             ) from None

@@ -31,7 +31,7 @@ from lithify.segment.columns import (
 from lithify.segment.footer import TAIL_BYTES, RowGroup, decode, footer_in, footer_length, row_groups
 from lithify.segment.schema import RUN
 from lithify.segment.within import within
-from lithify.store.errors import Corrupt, NotFound
+from lithify.store.errors import RESTORE, Corrupt, NotFound
 from lithify.store.port import Store
 
 __all__ = ["FAR_FETCH_BYTES_MAX", "FETCH_BYTES_MAX", "OpenSegment", "SegmentReader", "Span"]
@@ -327,8 +327,7 @@ class SegmentReader:
     def _corrupt(self, what: str) -> Corrupt:
         self._store.distrust(self.key)
         return Corrupt(
-            f"segment {self.key}: {what}. Restore the object from a copy, or run `lithify verify` to find all that is "
-            "damaged",
+            f"segment {self.key}: {what}. {RESTORE}",
             self.key,
             self.ref.id,
         )

@@ -12,7 +12,15 @@ from functools import partial
 import xxhash
 
 from lithify.store.cold import Cold
-from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.errors import (
+    RESTORE,
+    AccessDenied,
+    Corrupt,
+    InvalidRequest,
+    LithifyError,
+    NotFound,
+    Unavailable,
+)
 from lithify.store.fetching import begun, soon
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.homes import Homes
@@ -122,8 +130,7 @@ class _Copy:
 
     def _corrupt(self) -> Corrupt:
         return Corrupt(
-            f"{shown(self._source.url)}/{self._key}: its bytes are not those that were written. Restore the object "
-            "from a copy, or run `lithify verify` to find all that is damaged",
+            f"{shown(self._source.url)}/{self._key}: its bytes are not those that were written. {RESTORE}",
             self._key,
         )
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 __all__ = [
+    "RESTORE",
     "AccessDenied",
     "AlreadyExists",
     "CommitUnknown",
@@ -39,6 +40,9 @@ __all__ = [
     "error_class",
     "error_classes",
 ]
+
+# How messages about a damaged object end. Verifying repairs nothing: it tells what has to be restored.
+RESTORE = "Run `lithify verify` to find all that is damaged, restore those objects from a copy, then retry"
 
 
 class ErrorKind(StrEnum):

@@ -3,7 +3,9 @@
 python -m tests.browser.shots docs/pictures
 """
 
+import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -30,36 +32,47 @@ PICTURES: tuple[tuple[str, str, str], ...] = (
     ("garbage", "garbage", ""),
     ("key", "key", ""),
 )
-HEIGHT_MAX = 1_000
-SECTION = """title => {
-  const found = [...document.querySelectorAll("main section h2")].find((each) => each.textContent === title);
-  return found.closest("section").getBoundingClientRect().top + scrollY - 12;
+HEIGHTS_MAX = {"desktop": 1_000, "phone": 1_500}
+HEIGHT_MIN = 300
+# Where the picture begins, and the ends of what follows, in pixels from the top of the page.
+PLACES = """title => {
+  const named = (each) => each.textContent === title;
+  const all = [...document.querySelectorAll("main > *, main section")];
+  const found = [...document.querySelectorAll("main section h2")].find(named)?.closest("section");
+  const top = found ? found.getBoundingClientRect().top + scrollY - 12 : 0;
+  return [top, all.map((each) => each.getBoundingClientRect().bottom + scrollY)];
 }"""
 
 
-def pictures(browser: Browser, made: Story, folder: Path, which: tuple[str, str, str], size: str) -> None:
-    """One in each scheme, of the same moment."""
-    name, view, start = which
-    width, height = SIZES[size]["width"], SIZES[size]["height"]
-    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+def height(top: float, ends: list[float], most: float) -> float:
+    """Of a picture from `top` on: to the last end of a section for which there is room. Raises ValueError if that is
+    not worth a picture."""
+    room = [end - top + 8 for end in ends if HEIGHT_MIN <= end - top + 8 <= most]
+    found = max(room, default=min(max(ends) - top, most))
+    if found < HEIGHT_MIN:
+        raise ValueError(f"a picture of {found:.0f} pixels in height is too low")
+    return found
+
+
+def opened(browser: Browser, made: Story, view: str, size: str) -> Page:
+    context = browser.new_context(viewport=SIZES[size], reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
     page.clock.set_fixed_time(made.clock.now_ms / 1000)
     page.route("**/v1/**", undated)
-    shown(Watched(page, made.server.url), view)
-    if name == "overview":
-        look_on(page, made)
+    return shown(Watched(page, made.server.url), view)
+
+
+def take(page: Page, folder: Path, name: str, start: str, size: str) -> None:
+    """One picture in each scheme."""
     page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = false; })")
     page.locator("h1").evaluate("node => node.blur()")
-    top = float(page.evaluate(SECTION, start)) if start else 0.0
-    whole = float(page.evaluate("document.querySelector('main').lastElementChild.getBoundingClientRect().bottom")) + 16
-    clip = {"x": 0, "y": top, "width": width, "height": min(whole - top, HEIGHT_MAX)}
+    top, ends = page.evaluate(PLACES, start)
+    clip = {"x": 0, "y": top, "width": SIZES[size]["width"], "height": height(top, ends, HEIGHTS_MAX[size])}
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
         path = folder / f"{name}-{size}-{scheme}.png"
         page.screenshot(path=path, full_page=True, clip=clip)  # type: ignore[arg-type]
         print(path)
-    page.unroute_all(behavior="ignoreErrors")
-    context.close()
 
 
 def undated(route: Route) -> None:
@@ -72,23 +85,43 @@ def undated(route: Route) -> None:
     route.fulfill(response=answer, headers=headers)
 
 
-def look_on(page: Page, made: Story) -> None:
-    """Several surveys, so that there is a line to draw."""
-    survey = page.locator("[data-key=survey]")
+def look_on(pages: list[Page], made: Story) -> None:
+    """Several surveys, so that there is a line to draw. From then on time stands still."""
     for number in range(6):
-        before = survey.inner_text()
-        made.pass_(4_000)
+        before = [page.locator("[data-key=survey]").inner_text() for page in pages]
         made.append("sessions", number % 2, 40 if number % 3 else 160)
-        page.clock.set_fixed_time(made.clock.now_ms / 1000)
-        expect(survey).not_to_have_text(before)
+        made.next_range()
+        for page, survey in zip(pages, before, strict=True):
+            page.clock.set_fixed_time(made.clock.now_ms / 1000)
+            expect(page.locator("[data-key=survey]")).not_to_have_text(survey)
+            expect(page.get_by_text(re.compile(rf"^{number + 4} of \d+ key ranges"))).to_be_visible()
+    for page in pages:
+        expect(page.locator("#heard")).to_have_text(f"Last answer {utc(made.clock.now_ms)}")
+        page.route("**/v1/**", lambda _: None)  # nothing is answered any more
 
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with story() as made, chromium() as browser:
-        for which in PICTURES:
+        first = {size: opened(browser, made, "overview", size) for size in SIZES}
+        look_on(list(first.values()), made)
+        for name, view, start in PICTURES:
             for size in SIZES:
-                pictures(browser, made, folder, which, size)
+                page = first[size] if view == "overview" else opened(browser, made, view, size)
+                take(page, folder, name, start, size)
+                if view != "overview":
+                    closed(page)
+        for page in first.values():
+            closed(page)
+
+
+def utc(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def closed(page: Page) -> None:
+    page.unroute_all(behavior="ignoreErrors")
+    page.context.close()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from unittest import mock
 
 import lithify
-from tests.browser.world import World, world
+from tests.browser.world import SteppedEngine, World, world
 from tests.clock import HandClock
+from tests.compactor.serving import eventually
 
 NOW_MS = 1_772_443_800_000  # 2026-03-02 09:30:00Z
 HOUR = 3_600_000
@@ -25,6 +26,7 @@ TOPICS: dict[str, tuple[int, str, dict[str, str]]] = {
     "sessions": (2, "session", {"retention.ms": "-1", "compaction.paused": "true"}),
     "users": (2, "user", {"retention.ms": "-1", "min.compaction.lag.ms": str(2 * HOUR)}),
 }
+FLAG = "flag-000017"  # which the pictures look up
 STATES = (b"created", b"paid", b"packed", b"shipped", b"delivered", b"returned")
 
 
@@ -33,6 +35,7 @@ class Story(World):
 
     clock: HandClock
     chance: random.Random
+    compacted: SteppedEngine
 
     def append(self, name: str, partition: int, count: int, keys: tuple[int, int] = (0, 900)) -> None:
         """Records of the last hour."""
@@ -41,12 +44,17 @@ class Story(World):
         many = [
             lithify.Record(
                 f"{word}-{self.chance.randrange(*keys):06d}".encode(),
-                None if self.chance.random() < 0.03 else self.chance.choice(STATES) + self.chance.randbytes(30),
+                None if self.chance.random() < 0.03 else self._value(name),
                 timestamp_ms=first + HOUR * number // count,
             )
             for number in range(count)
         ]
         self.warehouse.topic(name).partition(partition).append(many)
+
+    def _value(self, name: str) -> bytes:
+        if name == "feature-flags":
+            return b'{"on": %s, "share": %d}' % (self.chance.choice((b"true", b"false")), self.chance.randrange(100))
+        return self.chance.choice(STATES) + self.chance.randbytes(30)
 
     def everywhere(self, least: int, most: int) -> None:
         for name, (partitions, _, _) in TOPICS.items():
@@ -56,10 +64,24 @@ class Story(World):
     def pass_(self, ms: int) -> None:
         self.clock.now_ms += ms
 
+    def next_range(self) -> None:
+        """It has taken four seconds."""
+        before = ranges_done(self)
+        self.pass_(4_000)
+        self.compacted.let(1)
+        assert eventually(lambda: ranges_done(self) != before)
+
+
+def ranges_done(made: World) -> int | None:
+    """Of the job that runs; None: it has not been planned yet."""
+    found = made.admin.readable_compactions("orders").items
+    running = (job for job in found if job.status == "in_progress" and job.progress.ranges)
+    return next((job.progress.ranges_done for job in running), None)
+
 
 @contextmanager
 def story() -> Iterator[Story]:
-    """At its end the compactor is at work on orders/0: three of its key ranges are done."""
+    """At its end the compactor is at work on orders/0: it has done three of its key ranges, one in four seconds."""
     chance = random.Random(1)
 
     def drawn() -> uuid.UUID:
@@ -73,7 +95,10 @@ def story() -> Iterator[Story]:
         made.clock, made.chance = clock, random.Random(2)
         tell(made)
         with made.compacting("compactor-b:2207") as engine:
-            engine.let(3)
+            made.compacted = engine
+            assert eventually(lambda: ranges_done(made) is not None)
+            for _ in range(3):
+                made.next_range()
             yield made
             engine.let(1_000)
 
@@ -91,8 +116,9 @@ def tell(made: Story) -> None:
     for _ in range(3):
         made.pass_(10 * HOUR)
         made.everywhere(60, 200)
-    made.compact("compactor-a:1181")
+    made.compact("compactor-a:1181", killed=True)
     made.admin.create_checkpoint("orders", "nightly", ttl_ms=3 * DAY)
+    made.admin.gc()  # what is replaced so far may go; nobody has collected since
     made.pass_(14 * HOUR)
     made.everywhere(100, 300)
     made.compact("compactor-b:2207")
@@ -106,6 +132,9 @@ def tell(made: Story) -> None:
         for name in ("users", "inventory", "page-views", "sessions", "accounts"):
             for partition in range(TOPICS[name][0]):
                 made.append(name, partition, made.chance.randrange(20, 160))
+    flags = made.warehouse.topic("feature-flags").partition(0)
+    for value in (b'{"on": true, "share": 25}', b'{"on": true, "share": 50}', None):
+        flags.append([lithify.Record(FLAG.encode(), value, timestamp_ms=made.clock.now_ms - HOUR // 2)])
     for part in range(8):
         made.append("orders", 0, 260, (part * 200, part * 200 + 200))
     made.admin.submit("sessions", 1)

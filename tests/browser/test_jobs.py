@@ -103,12 +103,12 @@ def test_a_submission_whose_answer_is_lost_is_repeated_as_the_same(
 
 def test_a_topic_is_paused_and_resumed(orders: World, watch: Callable[..., Watched]) -> None:
     page = watch(orders.server.url).open("topic/orders")
-    page.get_by_role("button", name="Pause the topic").click()
+    page.get_by_role("button", name="Pause topic orders").click()
     page.get_by_role("dialog", name="Pause orders?").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("status")).to_contain_text("orders is paused")
     expect(page.locator("main .badge", has_text="paused").first).to_be_visible()
     assert orders.admin.topic("orders").config["compaction.paused"] == "true"
-    page.get_by_role("button", name="Resume the topic").click()
+    page.get_by_role("button", name="Resume topic orders").click()
     page.get_by_role("dialog", name="Resume orders?").get_by_role("button", name="Resume").click()
-    expect(page.get_by_role("button", name="Pause the topic")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause topic orders")).to_be_visible()
     assert "compaction.paused" not in orders.admin.topic("orders").config

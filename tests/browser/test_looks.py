@@ -32,13 +32,21 @@ def test_a_quarantine_is_seen_first_and_lifted_when_the_segment_is_whole(
     page.get_by_text("1 segment", exact=True).click()
     expect(page.get_by_role("table", name="Live segments")).to_contain_text(damaged)
     lift = page.get_by_role("dialog", name="Lift the quarantine?")
-    page.get_by_role("button", name="Retry").click()
+    told = page.get_by_role("region", name="Quarantine")
+    expect(told).to_contain_text("offsets 0 to 49, 50 records")
+    expect(told).to_contain_text("appends go on")
+    expect(told).to_contain_text("lithify verify users")
+    expect(told).to_contain_text("fails its checksum")
+    expect(page.get_by_role("region", name="What happens next, and why")).not_to_contain_text("fails its checksum")
+    expect(page.locator("[data-key=tools]")).not_to_contain_text("fails its checksum")  # it is said once
+    expect(page.get_by_role("region", name="State")).not_to_contain_text("readable")
+    page.get_by_role("button", name="Check the segment again").click()
     lift.get_by_role("button", name="Check and lift").click()
     expect(lift.get_by_role("alert")).to_contain_text(damaged)  # it is still damaged
     here.restore()
     lift.get_by_role("button", name="Check and lift").click()
     expect(page.get_by_role("status")).to_contain_text("The quarantine of users/0 is lifted")
-    expect(page.get_by_role("button", name="Retry")).to_be_hidden()
+    expect(page.get_by_role("button", name="Check the segment again")).to_be_hidden()
     page.get_by_role("link", name="Warehouse").click()
     expect(page.get_by_role("region", name="Needs a person")).to_contain_text("Nothing.")
 
@@ -79,7 +87,7 @@ def test_garbage_is_looked_at_before_it_is_deleted(here: World, watch: Callable[
 def test_what_happened_and_who_fenced_whom(here: World, watch: Callable[..., Watched]) -> None:
     topic = here.topic("orders")
     topic.append(records(50))
-    here.compact("compactor-a:17")
+    here.compact("compactor-a:17", killed=True)
     topic.append(records(50))
     here.compact("compactor-b:4")
     page = watch(here.server.url).open("topic/orders/0")

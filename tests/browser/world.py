@@ -52,18 +52,21 @@ class World:
         given = {key.replace("_", "."): value for key, value in config.items()}
         return self.warehouse.create_topic(name, partitions, COMPACTED | given, probe=False)
 
-    def compact(self, worker: str = "compactor-a:1", *, take_over: bool = True) -> None:
-        with self.compactor(LocalEngine(1), worker) as compactor:
+    def compact(self, worker: str = "compactor-a:1", *, take_over: bool = True, killed: bool = False) -> None:
+        """`killed`: it does not give up its partitions at its end."""
+        with self.compactor(LocalEngine(1), worker, killed=killed) as compactor:
             compactor.run_once(take_over)
 
     @contextmanager
-    def compactor(self, engine: LocalEngine, worker: str = "compactor-a:1") -> Iterator[lithify.Compactor]:
+    def compactor(
+        self, engine: LocalEngine, worker: str = "compactor-a:1", *, killed: bool = False
+    ) -> Iterator[lithify.Compactor]:
         with named(worker):
             compactor = lithify.Compactor(self.warehouse, engine, interval_ms=50)
         try:
             yield compactor
         finally:
-            compactor.close()
+            engine.close() if killed else compactor.close()
 
     @contextmanager
     def compacting(self, worker: str = "compactor-a:1") -> Iterator[SteppedEngine]:

@@ -337,8 +337,16 @@ def test_everything_not_chosen_has_its_reason() -> None:
         "000000000012-x": "it comes after one that is younger than min.compaction.lag.ms",
     }
     dirty = head(segment(10, 99))
-    busy = decision(Reading.of(dirty, state(job("running", segments=(dirty.l0[0].id,))), config(), NOW_MS))
+    cleaning = job("running", kind="clean", segments=(dirty.l0[0].id,))
+    busy = decision(Reading.of(dirty, state(cleaning), config(), NOW_MS))
     assert NotDue("000000000010-x", "an active job holds it") in busy.passed
+    assert NotDue("clean dirty records", "dirty ratio 1.00 is above 0.5; under way: job running") in busy.passed
+    told = "0 of 1 L0 segment (active jobs hold 1); merged once there are 8 (l0.segments.tier)"
+    assert NotDue("merge L0 segments", told) in busy.passed
+    some = head(segment(10, 99), segment(11, 99))
+    held = decision(Reading.of(some, state(job("running", kind="clean", segments=(some.l0[0].id,))), config(), NOW_MS))
+    why = "dirty ratio 1.00 is above 0.5; waiting for the jobs that hold some of its inputs"
+    assert NotDue("clean dirty records", why) in held.passed
     asked = decision(Reading.of(dirty, state(job("asked", "submitted", plan=None)), config(), NOW_MS))
     assert asked.passed[0].reason.endswith("it waits for job asked, which was requested")
 

@@ -60,18 +60,18 @@ export function readAndWritten(jobs) {
   const groups = ended.flatMap((job) => [
     {
       title: `${job.id} read ${size(job.counts.bytes_read)}`,
-      parts: [{ kind: "young", amount: job.counts.bytes_read }],
+      parts: [{ kind: "read", amount: job.counts.bytes_read }],
     },
     {
       title: `${job.id} wrote ${size(job.counts.bytes_written)}`,
-      parts: [{ kind: "clean", amount: job.counts.bytes_written }],
+      parts: [{ kind: "written", amount: job.counts.bytes_written }],
     },
   ]);
   const ratio = read ? `: ${(written / read).toFixed(2)} for each byte read` : "";
-  const said = `By ${ended.length === 1 ? "the last compaction that ended" : `the last ${counted(ended.length, "compaction")} that ended`}${ratio}.`;
+  const said = `By ${ended.length === 1 ? "the last compaction that ended" : `the last ${counted(ended.length, "compaction")} that ended`}${ratio}. A clean reads what earlier ones wrote. Each key range fetches the footers of its segments, which of small segments is the whole object.`;
   const parts = [
-    { kind: "young", name: "read", shown: size(read) },
-    { kind: "clean", name: "written", shown: size(written) },
+    { kind: "read", name: "read", shown: size(read) },
+    { kind: "written", name: "written", shown: size(written) },
   ];
   const ends = ended.length > 1 ? { from: "earliest", to: "latest" } : {};
   return columns("Read and written.", said, groups, parts, { top: size, ...ends });

@@ -4,7 +4,8 @@ import { askAll } from "./api.js";
 import { failures, h } from "./dom.js";
 import { JOBS, jobRow } from "./jobs.js";
 import { Listing } from "./lists.js";
-import { counted, isActive } from "./words.js";
+import { isPaused } from "./standing.js";
+import { counted, isActive, placeOf } from "./words.js";
 
 const CHOICES = [
   ["active", "active", ["submitted", "in_progress"]],
@@ -14,14 +15,22 @@ const CHOICES = [
   ["cancelled", "cancelled", ["cancelled"]],
 ];
 
+async function markPaused(jobs, signal) {
+  const topics = await askAll("topics", {}, { signal });
+  const paused = new Set(topics.items.filter(isPaused).map(({ topic }) => topic));
+  for (const job of jobs) job.paused = paused.has(placeOf(job).topic);
+}
+
 export function compactionsView() {
   let chosen = "active";
   const list = new Listing("compactions");
   return {
     title: "Compactions",
-    load: (signal) => {
+    load: async (signal) => {
       const status = CHOICES.find(([name]) => name === chosen)[2];
-      return askAll("compactions", { status }, { signal, pages: 1 });
+      const jobs = await askAll("compactions", { status }, { signal, pages: 1 });
+      if (jobs.items.some(isActive)) await markPaused(jobs.items, signal);
+      return jobs;
     },
     draw: (data, ui) => {
       const change = (event) => {

@@ -2,20 +2,29 @@
 
 import { lines, partsBar } from "./charts.js";
 import { h } from "./dom.js";
+import { mayBeDone } from "./standing.js";
 import { counted, size, span, time } from "./words.js";
 
 const SAMPLES_MAX = 720; // half a day of surveys of a minute
 
-const samples = []; // { at, dirty, owed }, kept from view to view
+const samples = []; // { at, dirty, due, held }, kept from view to view
 
 const total = (partitions, of) => partitions.reduce((sum, each) => sum + of(each), 0);
 
-// Debts of one partition may be of the same segments, so the largest counts.
-const owedBy = (each) => Math.max(0, ...each.debts.map(({ bytes }) => bytes));
+// What a compactor may work on now, and what a pause or a quarantine holds. Debts of one partition may be of the same
+// segments, so the largest counts.
+export function owedBy(partition) {
+  const largest = (debts) => Math.max(0, ...debts.map(({ bytes }) => bytes));
+  const [now, held] = [true, false].map((wanted) =>
+    partition.debts.filter((debt) => mayBeDone(partition, debt) === wanted),
+  );
+  return { due: largest(now), held: largest(held) };
+}
 
 export function remember({ at_ms: at, partitions }) {
   if (samples.length && samples.at(-1).at >= at) return;
-  samples.push({ at, dirty: total(partitions, (each) => each.dirty_bytes), owed: total(partitions, owedBy) });
+  const [due, held] = ["due", "held"].map((name) => total(partitions, (each) => owedBy(each)[name]));
+  samples.push({ at, dirty: total(partitions, (each) => each.dirty_bytes), due, held });
   if (samples.length > SAMPLES_MAX) samples.shift();
 }
 
@@ -41,12 +50,14 @@ export function debtOverTime() {
     return h("figure", { key: "Debt." }, h("figcaption", {}, h("strong", {}, "Debt."), ` ${said}`));
   }
   const past = span(last.at - samples[0].at);
-  const moved = last.owed - samples[0].owed;
+  const moved = last.due - samples[0].due;
   const how = moved === 0 ? "as much as" : `${size(Math.abs(moved))} ${moved > 0 ? "more" : "less"} than`;
-  const said = `${size(last.owed)} are due, ${how} ${past} ago (${counted(samples.length, "survey")}, since this page was opened).`;
+  const held = last.held ? ` A pause or a quarantine holds work on ${size(last.held)} more.` : "";
+  const said = `Compactors have ${size(last.due)} to work on, ${how} ${past} ago (${counted(samples.length, "survey")}, since this page was opened).${held}`;
   const series = [
     { kind: "line-dirty", name: "dirty", shown: size(last.dirty), points: samples.map(({ at, dirty }) => [at, dirty]) },
-    { kind: "line-owed", name: "due now", shown: size(last.owed), points: samples.map(({ at, owed }) => [at, owed]) },
-  ];
+    { kind: "line-due", name: "due now", shown: size(last.due), points: samples.map(({ at, due }) => [at, due]) },
+    { kind: "line-held", name: "held", shown: size(last.held), points: samples.map(({ at, held: of }) => [at, of]) },
+  ].filter(({ kind }) => kind !== "line-held" || samples.some(({ held: of }) => of > 0));
   return lines("Debt.", said, series, { top: size, from: time(samples[0].at), to: time(last.at) });
 }

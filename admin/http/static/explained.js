@@ -6,8 +6,13 @@ import { ACTIONS, DEBTS, ago, count, counted, keyText, shortened, size, span, ti
 const PASSED_SHOWN = 8;
 const KINDS = { wait: "ok", propose: "due", drop: "due", admit: "due", resume: "run", settle: "due" };
 const LEASE_MS = 30_000; // as the compactor's
+const GONE_MS = 3_600_000; // work that waits so long is overdue
 
-export function explained(each) {
+// `quarantine`: why the partition is stopped, if it is; the page has said it above.
+export function explained(found, quarantine = null) {
+  const short = (text) => (quarantine === null ? text : text.replace(`: ${quarantine}`, ""));
+  const shorter = (one) => ({ ...one, reason: short(one.reason) });
+  const each = { ...shorter(found), passed: found.passed.map(shorter) };
   const { estimate, owed } = each;
   const what = each.debt ? `${DEBTS[each.debt] ?? each.debt}: ` : "";
   const later = each.passed.slice(PASSED_SHOWN);
@@ -77,12 +82,15 @@ export function explained(each) {
 const kindOf = ({ action, reason }) =>
   action === "wait" && reason !== "nothing is due" ? "off" : (KINDS[action] ?? "due");
 
-function owner({ compactor, at_ms: now }) {
+// It may be at work elsewhere: one that has nothing to do here leaves no mark.
+export function owner({ action, compactor, at_ms: now }) {
   if (compactor === null) return "none yet";
   if (compactor.at_work) return `${compactor.name}, at work`;
-  const seen =
-    compactor.seen_ms === null ? "" : `, its latest claim or job ${span(Math.max(now - compactor.seen_ms, 0))} ago`;
-  return `${compactor.name}, idle or gone${seen}; a standby takes over work that it leaves undone for ${span(LEASE_MS)}`;
+  const past = compactor.seen_ms === null ? null : Math.max(now - compactor.seen_ms, 0);
+  const seen = past === null ? "" : `; last seen here ${span(past)} ago`;
+  if (action === "wait") return `${compactor.name}: nothing to do here${seen}`;
+  const how = past !== null && past > GONE_MS ? "gone, or busy elsewhere" : "not at work here";
+  return `${compactor.name}: ${how}${seen}; a standby takes over work that it leaves undone for ${span(LEASE_MS)}`;
 }
 
 const PASSED = [

@@ -1,14 +1,15 @@
 // Garbage: what a collection would delete, object by object with its reason; and a collection.
 
-import { ask } from "./api.js";
+import { ask, serverNow } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { badge, button, failures, h, section, table } from "./dom.js";
-import { count, counted, size } from "./words.js";
+import { count, counted, size, time } from "./words.js";
 
 const SHOWN_MAX = 300;
 
 export function garbageView() {
   let report = null;
+  let at = 0; // when it was answered
   let problem = "";
   let busy = false;
   let sweep = false;
@@ -19,6 +20,7 @@ export function garbageView() {
     ui.redraw();
     try {
       report = await ui.guarded(() => ask("gc", { dry_run: true, sweep }));
+      at = serverNow();
     } catch (error) {
       report = null;
       problem = error.message;
@@ -36,6 +38,7 @@ export function garbageView() {
       danger: true,
       work: async () => {
         report = await ask("gc", { dry_run: false, sweep });
+        at = serverNow();
         ui.redraw();
         const gone = objects(report, "deleted");
         return `Deleted ${counted(gone.length, "object")}, ${size(sum(gone))}`;
@@ -53,7 +56,7 @@ export function garbageView() {
       h(
         "p",
         { key: "what" },
-        "An object is garbage once no manifest, checkpoint or job has referred to it for an hour. A dry run deletes nothing and gives a reason for each object.",
+        "What was replaced goes an hour after a collection has first found it replaced, unless a checkpoint or a job still needs it. If no collection runs, the hour does not begin. A dry run deletes nothing, begins no hour, and gives a reason for each object.",
       ),
       h(
         "div",
@@ -70,7 +73,7 @@ export function garbageView() {
           : null,
       ),
       h("p", { key: "problem", class: "problem", role: "alert" }, problem),
-      h("div", { key: "report", "aria-live": "polite", "aria-busy": String(busy) }, report ? shown(report) : null),
+      h("div", { key: "report", "aria-live": "polite", "aria-busy": String(busy) }, report ? shown(report, at) : null),
     ];
   }
 
@@ -91,7 +94,7 @@ const COLUMNS = [
   ["Reason", ""],
 ];
 
-function shown(report) {
+function shown(report, at) {
   const deleted = objects(report, "deleted");
   const kept = objects(report, "kept");
   const waiting = report.partitions.filter((each) => each.waiting || each.checkpoints_expired);
@@ -103,6 +106,7 @@ function shown(report) {
       report.dry_run ? badge("due", "dry run") : badge("ok", "collected"),
       summary(report, deleted, waiting),
     ),
+    h("p", { class: "quiet" }, `At ${time(at)}.`, nextText(report.partitions, at)),
     failures(faults),
     report.fault ? h("p", { class: "problem" }, report.fault.message) : null,
     section(
@@ -118,22 +122,36 @@ function shown(report) {
             "details",
             {},
             h("summary", {}, counted(waiting.length, "partition")),
-            table("Retired segments", WAITING, waiting.map(waitingRow)),
+            table("Retired segments", WAITING, waiting.map((each) => waitingRow(each, at))),
           ),
         )
       : null,
   ];
 }
 
+// In a dry run, what may go already is among what would be deleted.
+const later = (next, at) => next !== null && next > at;
+
+function nextText(partitions, at) {
+  const known = partitions.map(({ next_ms: next }) => next).filter((next) => later(next, at));
+  return known.length ? ` The next retired segments may go from ${time(Math.min(...known))} on.` : "";
+}
+
 const WAITING = [
   ["Partition", ""],
   ["Not collected yet", "number"],
+  ["The next may go", ""],
   ["Checkpoints expired", "number"],
 ];
 
-const waitingRow = (each) => ({
+const waitingRow = (each, at) => ({
   key: placeText(each),
-  cells: [placeText(each), count(each.waiting), count(each.checkpoints_expired)],
+  cells: [
+    placeText(each),
+    count(each.waiting),
+    later(each.next_ms, at) ? `from ${time(each.next_ms)} on` : "hour not begun, or pinned",
+    count(each.checkpoints_expired),
+  ],
 });
 
 function summary(report, deleted, waiting) {
@@ -151,10 +169,12 @@ const REASONS = [
   ["Bytes", "number"],
 ];
 
+const BOUNDARY = /[;:] (the )?boundary (is )?\d+/;
+
 function byReason(list) {
   const reasons = new Map();
   for (const each of list) {
-    const reason = each.reason.replace(/\bmanifest \d+/g, "a manifest");
+    const reason = each.reason.replace(/\b(manifest|compactor file) \d+/g, "a $1").replace(BOUNDARY, "");
     const [number, bytes] = reasons.get(reason) ?? [0, 0];
     reasons.set(reason, [number + 1, bytes + each.bytes]);
   }

@@ -1,9 +1,9 @@
 // The warehouse at a glance, from its survey: what needs a person first, then what runs, what waits, and all topics.
 
 import { ask, serverNow } from "./api.js";
-import { bytesNow, debtOverTime, remember } from "./debts.js";
+import { bytesNow, debtOverTime, owedBy, remember } from "./debts.js";
 import { badge, failures, h, partitionLink, section, topicLink } from "./dom.js";
-import { awayOf, awayTold, homesOf } from "./homes.js";
+import { awayOf, awayTold, homesOf, othersOf } from "./homes.js";
 import { jobRows } from "./jobs.js";
 import { Listing } from "./lists.js";
 import { NEEDS_A_PERSON, abandoned, surveyStanding } from "./standing.js";
@@ -164,11 +164,14 @@ function waitsRow(place) {
 function figures(topics, places, attention, running) {
   const sum = (of) => places.reduce((total, place) => total + of(place), 0);
   const worked = running.filter(({ place }) => place.at_work).length;
-  const due = places.filter(({ debts }) => debts.length).length;
+  const owing = places.filter(({ debts }) => debts.length);
+  const due = owing.filter((each) => owedBy(each).due > 0).length;
+  const held = owing.length - due;
   const shown = [
     [count(attention), attention === 1 ? "needs a person" : "need a person", attention ? "bad" : ""],
     [count(worked), worked === 1 ? "compaction runs" : "compactions run", ""],
-    [count(due), due === 1 ? "partition owes work" : "partitions owe work", ""],
+    [count(due), due === 1 ? "partition has work due" : "partitions have work due", ""],
+    ...(held ? [[count(held), "held by a pause or a quarantine", ""]] : []),
     [size(sum((each) => each.dirty_bytes)), "dirty", ""],
     [size(sum((each) => each.bytes)), "in live segments", ""],
     [count(sum((each) => each.logical_rows)), "records", ""],
@@ -193,7 +196,7 @@ const TOPICS = [
 const topicRow = (topic) => ({
   key: topic.topic,
   cells: [
-    topicLink(topic.topic),
+    [topicLink(topic.topic), othersOf(topic.places)],
     states(topic),
     count(topic.places.length),
     count(topic.rows),

@@ -21,7 +21,7 @@ const bytesOf = (amount) => amount?.bytes ?? 0; // what is 0 is left out
 const amount = (of) => `${counted(of?.segments ?? 0, "segment")}, ${size(bytesOf(of))}`;
 
 function claim({ epoch, owner, former }) {
-  const whom = former === owner ? " again" : former ? ` fenced ${former}` : ", the first owner";
+  const whom = former === owner ? " again" : former ? ` fenced ${former}` : epoch === 1 ? ", the first owner" : "";
   return `epoch ${epoch}: ${owner}${whom}`;
 }
 

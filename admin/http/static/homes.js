@@ -1,21 +1,25 @@
 // Where the segments are: in the warehouse, and in the other homes that topics have.
 
-import { badge, h, table } from "./dom.js";
+import { badge, h, table, topicLink } from "./dom.js";
 import { count, counted, size } from "./words.js";
+
+const TOPICS_SHOWN = 8;
 
 export const homeName = (home) => home || "the warehouse";
 
 // Of all partitions, the warehouse first; nothing if there is no other home.
 export function homesOf({ partitions, homes }) {
   if (!homes.length) return null;
-  const sums = new Map([["", NONE], ...homes.map(({ home }) => [home, NONE])]);
-  for (const each of partitions.flatMap((partition) => partition.homes)) {
-    const { segments, bytes, retired } = sums.get(each.home) ?? NONE;
-    sums.set(each.home, {
-      segments: segments + each.segments,
-      bytes: bytes + each.bytes,
-      retired: retired + each.retired_bytes,
-    });
+  const sums = new Map(["", ...homes.map(({ home }) => home)].map((home) => [home, none()]));
+  for (const { topic, homes: used } of partitions) {
+    for (const each of used) {
+      if (!sums.has(each.home)) sums.set(each.home, none());
+      const sum = sums.get(each.home);
+      sum.segments += each.segments;
+      sum.bytes += each.bytes;
+      sum.retired += each.retired_bytes;
+      if (each.segments || each.retired_segments) sum.topics.add(topic);
+    }
   }
   const away = new Map(homes.map((each) => [each.home, each.away]));
   const rows = [...sums].map(([home, sum]) => ({
@@ -23,6 +27,7 @@ export function homesOf({ partitions, homes }) {
     cells: [
       homeName(home),
       away.get(home) ? badge("bad", "away") : badge("ok", "answers"),
+      whose([...sum.topics].sort()),
       count(sum.segments),
       size(sum.bytes),
       size(sum.retired),
@@ -31,10 +36,24 @@ export function homesOf({ partitions, homes }) {
   return table("Where the segments are", HOMES, rows);
 }
 
-const NONE = { segments: 0, bytes: 0, retired: 0 };
+const none = () => ({ segments: 0, bytes: 0, retired: 0, topics: new Set() });
+
+function whose(topics) {
+  const shown = topics.slice(0, TOPICS_SHOWN).flatMap((topic) => [", ", topicLink(topic)]);
+  const left = topics.length - TOPICS_SHOWN;
+  return h("span", {}, shown.slice(1), left > 0 ? ` and ${count(left)} more` : null);
+}
+
+// The other homes in which partitions of a topic have something.
+export function othersOf(partitions) {
+  const found = new Set(partitions.flatMap(({ homes }) => homes.map(({ home }) => home)).filter(Boolean));
+  return found.size ? h("span", { class: "quiet beside" }, ` also in ${[...found].sort().join(", ")}`) : null;
+}
+
 const HOMES = [
   ["Home", ""],
   ["State", ""],
+  ["Topics", ""],
   ["Segments", "number"],
   ["Size", "number"],
   ["Replaced, not yet deleted", "number"],

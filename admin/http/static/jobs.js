@@ -7,6 +7,8 @@ import { ago, count, counted, isActive, placeOf, share, size, span, statusText, 
 
 const KINDS = { submitted: "due", in_progress: "run", completed: "ok", failed: "bad", cancelled: "off" };
 const CELLS_MAX = 40;
+const SECOND = 1_000;
+const SLOWER = 3; // times as long as a range took before
 
 // Each as an article. `ui` null: only shown, with the name of its partition.
 export function jobRows(jobs, ui) {
@@ -39,23 +41,61 @@ function jobCard(job, ui) {
       ),
       ui && isActive(job) ? button("Cancel", () => cancel(job, ui), { "aria-label": `Cancel compaction ${id}` }) : null,
     ),
-    job.error || job.reason ? h("p", {}, job.error ? `${job.error.category}: ${job.error.reason}` : job.reason) : null,
+    why(job) ? h("p", {}, why(job)) : null,
     job.chosen && job.chosen !== job.reason ? h("p", { class: "quiet" }, `chosen because: ${job.chosen}`) : null,
     job.status === "submitted" ? null : progress(job),
     ui ? details(job) : null,
   );
 }
 
+// A reason that counts from when the job was created says so.
+const dated = ({ reason, created_at: at }) => (/ (ago|old)$/.test(reason) ? `${reason}, as of ${time(at)}` : reason);
+
+// What became of it, or why it is there; and what it waits for.
+export function why(job) {
+  const moved = job.kind === "relocate" && job.status === "completed";
+  const said = job.error
+    ? `${job.error.category}: ${job.error.reason}`
+    : moved
+      ? `moved ${size(job.counts.bytes_written)} to ${job.destination}`
+      : dated(job);
+  const waits = job.paused && isActive(job) ? "waits for the topic to be resumed" : "";
+  return [said, waits].filter(Boolean).join("; ");
+}
+
+const lasts = new Map(); // of jobs that this page saw running: { done, at }
+
+// When a range was last seen to end, or when this page first saw the job.
+function lastEnd({ id, progress: { ranges_done: done } }, now) {
+  if (lasts.get(id)?.done !== done) lasts.set(id, { done, at: now });
+  return lasts.get(id).at;
+}
+
+// By the server's estimate. If no range has ended for much longer than one took before, that recedes from look to look,
+// so then it is not told.
+function ending(job, now) {
+  if (!isActive(job)) {
+    lasts.delete(job.id);
+    return null;
+  }
+  const { estimated_completion: eta } = job.progress;
+  const at = lastEnd(job, now);
+  const attempt = job.attempts.at(-1);
+  if (job.abandoned || eta === null || !attempt?.ranges_done) return null;
+  const each = (at - attempt.started_at_ms) / attempt.ranges_done;
+  if (now - at > SLOWER * Math.max(each, SECOND)) return `no key range has ended for ${span(now - at)}`;
+  return `ends in about ${span(Math.max(eta - now, 0))} (${time(eta)})`;
+}
+
 // The key ranges that are done, as boxes that fill, if there are not too many.
 function progress(job) {
   const percent = job.progress.completion_percentage;
   const { ranges, ranges_done: done } = job.progress;
-  const eta = job.abandoned ? null : job.progress.estimated_completion;
   const said = [
     ranges ? `${done} of ${counted(ranges, "key range")}, ${share(percent)}` : share(percent),
     isActive(job) ? job.phase : null,
     job.abandoned || null,
-    eta === null ? null : `ends in about ${span(Math.max(eta - serverNow(), 0))} (${time(eta)})`,
+    ending(job, serverNow()),
     isActive(job) && job.started_at ? `started ${ago(job.started_at, serverNow())}` : null,
     job.attempts.length > 1 ? `attempt ${job.attempts.at(-1).number}` : null,
     job.completed_at ? `ended ${ago(job.completed_at, serverNow())}` : null,
@@ -119,7 +159,7 @@ function details(job) {
         "expected",
         estimate ? `${counted(estimate.output_rows, "row")}, ${size(estimate.output_bytes)}: ${estimate.basis}` : "",
       ],
-      ["makes run", job.destination],
+      [job.kind === "relocate" ? "moves to" : "makes run", job.destination],
       ["created", time(job.created_at)],
       ["started", time(job.started_at)],
       ["ended", time(job.completed_at)],
@@ -183,7 +223,7 @@ export function jobRow(job) {
       count(job.counts.rows_in),
       count(job.counts.rows_out),
       ago(job.created_at, serverNow()),
-      job.error ? `${job.error.category}: ${job.error.reason}` : job.reason,
+      why(job),
     ],
   };
 }

@@ -2,7 +2,7 @@
 
 import { ask, askAll } from "./api.js";
 import { badge, h, section, table } from "./dom.js";
-import { base64Of, count, counted, readable, size, time } from "./words.js";
+import { asciiOf, base64Of, bytesOf, count, counted, hexOf, readable, size, textOf, time } from "./words.js";
 
 const KINDS = { latest: "ok", superseded: "off", expired: "off", "left behind": "warn" };
 
@@ -137,9 +137,19 @@ function history(found) {
   );
 }
 
+// As text, and in hexadecimal digits for what text does not show.
+function contents(bytes) {
+  if (!bytes.length) return h("p", { class: "quiet" }, "empty");
+  const text = textOf(bytes);
+  const hex = h("pre", { class: "quiet" }, hexOf(bytes));
+  return text === null
+    ? [h("pre", {}, asciiOf(bytes)), hex]
+    : [h("pre", {}, text), h("details", {}, h("summary", {}, `${counted(bytes.length, "byte")} in hexadecimal`), hex)];
+}
+
 function value(each, values) {
   if (each.tombstone) return "tombstone: the key is deleted";
   if (!values) return size(each.value_bytes);
   const headers = each.headers.map(([name, content]) => `${name}: ${content === null ? "null" : readable(content)}`);
-  return [h("pre", {}, readable(each.value)), headers.length ? h("p", { class: "quiet" }, headers.join(", ")) : null];
+  return [contents(bytesOf(each.value)), headers.length ? h("p", { class: "quiet" }, headers.join(", ")) : null];
 }

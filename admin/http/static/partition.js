@@ -9,7 +9,8 @@ import { Happened } from "./happened.js";
 import { homeName, spread } from "./homes.js";
 import { jobRows } from "./jobs.js";
 import { shape } from "./shape.js";
-import { abandoned, standing } from "./standing.js";
+import { quarantined } from "./quarantine.js";
+import { abandoned, isPaused, standing } from "./standing.js";
 import { timeline } from "./timeline.js";
 import { consumers, pauseButton } from "./topic.js";
 import { ago, count, counted, isActive, size, time } from "./words.js";
@@ -32,7 +33,10 @@ export function partitionView(name, number) {
         askAll("compactions", place, { signal }),
       ]);
       if (manifest?.id !== partition.manifest_id) manifest = await ask("manifest", place, { signal });
-      for (const job of jobs.items) if (job.status === "in_progress") job.abandoned = abandoned(next);
+      for (const job of jobs.items) {
+        if (job.status === "in_progress") job.abandoned = abandoned(next);
+        job.paused = isPaused(topic);
+      }
       return { topic, partition, next, jobs: jobs.items, manifest };
     },
     wait: ({ topic }) => Math.max(2000, topic.partitions.length * 100),
@@ -52,21 +56,31 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
   const finished = jobs.filter((job) => !isActive(job)).sort((one, other) => other.created_at - one.created_at);
   const shown = [...jobs.filter(isActive), ...finished.slice(0, jobsShown)];
   const left = finished.length - jobsShown;
+  const stopped = partition.quarantine !== null;
   return [
     h(
       "div",
       { class: "row", key: "tools" },
-      h("p", { class: "grow" }, badge(stands.kind, stands.word), stands.why ? ` ${stands.why}` : null),
-      partition.quarantine === null ? null : button("Retry", () => retry(partition, ui), { class: "primary" }),
+      h(
+        "p",
+        { class: "grow" },
+        badge(stands.kind, stands.word),
+        stands.why && !stopped ? ` ${stands.why}` : null,
+      ),
       button("Submit a compaction", () => submit(partition, ui)),
-      pauseButton(topic, ui),
-      h("span", {}, "of ", topicLink(topic.topic)),
     ),
+    h(
+      "p",
+      { class: "row", key: "topic" },
+      h("span", {}, "of topic ", topicLink(topic.topic), `, ${counted(topic.partitions.length, "partition")}`),
+      pauseButton(topic, ui),
+    ),
+    stopped ? quarantined(partition, manifest, ui) : null,
     section(
       "State",
       facts([
-        ["records", `${count(partition.logical_rows)} readable, ${count(partition.rows)} stored`],
-        ["size", `${size(partition.logical_bytes)} readable, ${size(partition.bytes)} stored`],
+        ["records", fromStart(partition, "rows", count)],
+        ["size", fromStart(partition, "bytes", size)],
         ["offsets", `${count(partition.log_start_offset)} to ${count(partition.next_offset)}`],
         ["cleaned to", count(partition.cleaned_to)],
         [
@@ -81,7 +95,7 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
         ["retention", partition.retention_pinned ?? ""],
       ]),
     ),
-    section("What happens next, and why", explained(next)),
+    section("What happens next, and why", explained(next, partition.quarantine)),
     section("Shape", h("div", { class: "shape", key: "shape" }, shape(partition, manifest, shapeWidth()))),
     section(
       "Compactions",
@@ -98,6 +112,14 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
     section("Pins", pins(manifest)),
     section("Segments", segments(partition)),
   ];
+}
+
+// Of what is stored: how much of it lies from the log start on, if some lies below. Whether it can be read, a page
+// cannot know.
+export function fromStart(partition, what, shown) {
+  const [logical, all] = [partition[`logical_${what}`], partition[what]];
+  if (partition.logical_rows === partition.rows) return shown(all);
+  return `${shown(all)} stored, of which ${shown(logical)} from the log start on`;
 }
 
 const segmentsOf = (partition) => [...partition.l0, ...partition.runs.flatMap((run) => run.segments)];
@@ -136,25 +158,6 @@ function submit(partition, ui) {
       const job = await ask("submit", { ...place, sources }, { headers: { "Idempotency-Key": key } });
       ui.again();
       return `Submitted ${job.id}`;
-    },
-  });
-}
-
-function retry(partition, ui) {
-  const place = { topic: partition.topic, partition: partition.partition };
-  return confirmed({
-    title: "Lift the quarantine?",
-    text: [
-      partition.quarantine,
-      "The damaged segment is read and checked first. If it is still damaged, nothing changes.",
-    ],
-    verb: "Check and lift",
-    work: async () => {
-      const { lifted } = await ask("retry", place);
-      ui.again();
-      return lifted
-        ? `The quarantine of ${place.topic}/${place.partition} is lifted`
-        : "There was no quarantine any more";
     },
   });
 }

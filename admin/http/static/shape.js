@@ -1,5 +1,6 @@
 // The shape of a partition, drawn three times: over its keys, over its offsets, and over its manifests.
 
+import { legend } from "./charts.js";
 import { h, svg } from "./dom.js";
 import { count, counted, keyText, shortened, size } from "./words.js";
 
@@ -10,26 +11,28 @@ const THIN = 7;
 const ROWS_MAX = 24;
 const TICK = 110; // between the texts below an axis
 const LETTER = 7;
+const SLIVER = 4; // so wide that it is seen
 const NAME_MIN = 6; // letters of a name that are worth showing
 
 export function shape(partition, manifest, width) {
   return [overKeys(partition, width), overOffsets(partition, width), overManifests(partition, manifest, width)];
 }
 
-function figure(name, said, width, height, marks) {
+function figure(name, said, width, height, marks, kinds = []) {
   const attributes = { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said };
   return h(
     "figure",
     { key: name },
     h("figcaption", {}, h("strong", {}, name), ` ${said}`),
     svg("svg", attributes, marks),
+    kinds.length ? legend(kinds) : null,
   );
 }
 
 const label = (y, text) => svg("text", { x: LABEL - 8, y: y + 12, "text-anchor": "end" }, text);
 
 const bar = (x, y, width, height, kind, title) =>
-  svg("rect", { x, y, width: Math.max(width, 2), height, rx: 1.5, class: kind }, svg("title", {}, title));
+  svg("rect", { x, y, width: Math.max(width, SLIVER), height, rx: 1.5, class: kind }, svg("title", {}, title));
 
 const short = (id) => `…${id.slice(-6)}`;
 
@@ -46,7 +49,7 @@ function overKeys(partition, width) {
   const loose = l0.slice(-ROWS_MAX);
   const all = [...loose, ...runs.flatMap((run) => run.segments)].filter((each) => each.min_key !== null);
   const said = [
-    `${counted(l0.length, "L0 segment")} above ${counted(runs.length, "run")}; within a run no two segments share a key.`,
+    `${counted(l0.length, "L0 segment")} above ${counted(runs.length, "run")}; within a run no two segments share a key. Not to scale: each segment of a run has the same width, and a gap holds no keys of that run.`,
     loose.length < l0.length ? `The latest ${loose.length} L0 segments are drawn.` : "",
   ];
   if (!all.length) return figure("By key.", "There are no segments with keys.", width, 1, []);
@@ -175,7 +178,9 @@ function overManifests(partition, manifest, width) {
   const said = [
     `${counted(retired.length, "retired segment")}, ${size(bytes)}: ${count(held.length)} held by pins,`,
     `${count(retired.length - held.length)} waiting for the grace period and a collection.`,
-    drawn.length < retired.length ? `The latest ${drawn.length} are drawn.` : "",
+    drawn.length < retired.length
+      ? `The latest ${drawn.length} are drawn, and ${count(retired.length - drawn.length)} earlier ones are not.`
+      : "",
   ].join(" ");
   const first = Math.min(manifest.id, ...drawn.map((each) => each.added_at ?? 0), ...pins.map((pin) => pin.manifest));
   const x = (id) => LABEL + ((id - first) / Math.max(manifest.id - first, 1)) * (width - LABEL - EDGE);
@@ -215,5 +220,9 @@ function overManifests(partition, manifest, width) {
   const from = svg("text", { x: LABEL, y: bottom + 16, class: "tick" }, `manifest ${count(first)}`);
   const to = { x: width - EDGE, y: bottom + 16, "text-anchor": "end", class: "tick" };
   marks.push(from, svg("text", to, `manifest ${count(manifest.id)}, now`));
-  return figure("By manifest.", said, width, bottom + 22, marks);
+  const kinds = [
+    { kind: "held", name: "held by a pin" },
+    { kind: "retired", name: "waits for the grace period and a collection" },
+  ].filter(({ kind }) => drawn.some((each) => (holders(each).length > 0) === (kind === "held")));
+  return figure("By manifest.", said, width, bottom + 22, marks, kinds);
 }

@@ -4,6 +4,9 @@ import { counted, debtText, isActive, share, size, span } from "./words.js";
 
 const SOMEBODY = { person: "a person", compactor: "a compactor", resume: "the topic to be resumed" };
 
+// Whether a compactor may do such work now: retention goes on where compaction is stopped.
+export const mayBeDone = ({ quarantine, paused }, { work }) => work === "drop" || (quarantine === null && !paused);
+
 export const isPaused = (topic) => topic.config["compaction.paused"] === "true";
 
 // A job that is running by its status, although nobody works on it: says since when. "": somebody does.
@@ -48,6 +51,9 @@ export function standing(topic, partition, jobs) {
   return idle(paused);
 }
 
+// What the work would read is more than what is dirty.
+const owedText = ({ debt, work, bytes }) => `${debtText(debt)}: would ${work === "drop" ? "drop" : "read"} ${size(bytes)}`;
+
 // The same of a partition in a survey, which tells less of each and more that needs a person.
 export function surveyStanding(each) {
   const { consumers, jobs, debts } = each;
@@ -77,7 +83,7 @@ export function surveyStanding(each) {
       SOMEBODY.compactor,
     );
   }
-  const owed = debts.length ? `${debtText(debts[0].debt)}: ${size(debts[0].bytes)}` : "";
+  const owed = debts.length ? owedText(debts[0]) : "";
   if (each.paused && (jobs.length || debts.length)) {
     return stands(6, "off", "paused", owed || counted(jobs.length, "request"), SOMEBODY.resume);
   }

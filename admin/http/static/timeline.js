@@ -81,8 +81,8 @@ function attempt(each, x, y, now) {
 // A line where a claim took the partition, from the lane of the one that was fenced; a number for each epoch, if there
 // is room.
 function fenced(fences, lanes, x, y, width) {
-  let free = 0;
-  return fences.map(({ epoch, owner, former, at_ms: at }) => {
+  let free = Infinity; // the numbers of later epochs stand from here on
+  return [...fences].reverse().map(({ epoch, owner, former, at_ms: at }) => {
     const place = x(at);
     const [top, bottom] = [former, owner]
       .map((name) => (lanes.includes(name) ? y(name) + LANE / 2 : 14))
@@ -92,8 +92,8 @@ function fenced(fences, lanes, x, y, width) {
     const text = shortened(`epoch ${epoch}`, 12);
     const right = place > width - 70;
     const room = right ? place - 56 : place;
-    const shown = room >= free;
-    if (shown) free = room + 62;
+    const shown = room + 62 <= free || free === Infinity;
+    if (shown) free = room;
     return [
       former && former !== owner
         ? svg("line", { x1: place, x2: place, y1: top, y2: bottom, class: "fence" }, title)

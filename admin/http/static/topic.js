@@ -44,7 +44,7 @@ export function pauseButton(topic, ui) {
     ui.again();
     return `${topic.topic} is ${paused ? "resumed" : "paused"}`;
   };
-  return button(`${verb} the topic`, () => confirmed({ title, text, verb, work }));
+  return button(`${verb} topic ${topic.topic}`, () => confirmed({ title, text, verb, work }));
 }
 
 function draw({ topic, jobs, explained, checkpoints }, list, ui) {

@@ -81,8 +81,10 @@ export function base64Of(bytes) {
 }
 
 // Bytes as text if they are printable UTF-8, else in hexadecimal digits.
-export function readable(base64) {
-  const bytes = bytesOf(base64);
+export const readable = (base64) => textOf(bytesOf(base64)) ?? `0x${hexOf(bytesOf(base64))}`;
+
+// null: they are not printable UTF-8.
+export function textOf(bytes) {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     if (!/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text)) {
@@ -91,8 +93,14 @@ export function readable(base64) {
   } catch {
     // not UTF-8
   }
-  return `0x${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  return null;
 }
+
+export const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+// ASCII as it is, and a dot for any other byte.
+export const asciiOf = (bytes) =>
+  Array.from(bytes, (byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·")).join("");
 
 // Key bounds are padded with zeros at their end.
 export const keyText = (base64) => readable(base64Of(trimmed(bytesOf(base64))));
