@@ -96,7 +96,7 @@ def append(
     interrupted, run it again: nothing is appended twice. If TOPIC does not exist, the warehouse's settings decide
     whether it is created: see 'lithify warehouse alter'.
 
-    Records that arrive through a pipe are appended as they come, within --linger-ms of each other.
+    Records that arrive through a pipe are appended as they come, within --linger-ms of the first record of a batch.
 
     A folder of Parquet files is appended by one commit per partition. Spark reads it if it has 1 GiB or more; --engine
     chooses.

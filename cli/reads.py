@@ -255,7 +255,7 @@ def export(
     """Write the records of TOPIC to a file or URL, which appears only when it is complete. If the export fails, the old
     file stays.
 
-    A folder gets many Parquet files, and _SUCCESS at last. Spark writes them if there is 1 GiB or more to read;
+    A folder gets many Parquet files and, last of all, _SUCCESS. Spark writes them if there is 1 GiB or more to read;
     --engine chooses.
     """
     opened = invocation.warehouse().topic(topic)

@@ -137,8 +137,8 @@ SETTINGS: tuple[Setting, ...] = (
         default="spark",
         commands="compactor run, verify, export, append",
         meaning="where the work runs. spark: on a Spark that this process starts, or on --master; it needs Java. "
-        "local: in threads of this process, without Spark. Verify, and exports and imports of folders: on Spark from "
-        "1 GiB on, unless this is given",
+        "local: in threads of this process, without Spark. Verify, and imports and exports of folders, use Spark "
+        "from 1 GiB upward unless you choose",
     ),
     Setting(
         name="master",
@@ -183,8 +183,9 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=300_000,
         commands=_DAEMON,
-        meaning="where nothing is due, how much later an append or a request of another process may be noticed; the "
-        "longer a partition has rested, the fewer of the rounds look at it. 0: every round looks at every partition",
+        meaning="how late an append or request from another process may be noticed in a partition where nothing was "
+        "due; the longer a partition has rested, the fewer of the rounds look at it. 0: every round looks at "
+        "every partition",
     ),
     Setting(
         name="compactor.initial.delay.ms",
@@ -256,8 +257,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=3_600_000,
         commands=_COLLECTING,
-        meaning="where there was nothing to collect, how much later a collection may notice that there is; the longer "
-        "that was so, the fewer of the collections look there. 0: every collection looks at every partition",
+        meaning="how long a collection may overlook new garbage in a partition that had none; the longer a partition "
+        "has had none, the fewer of the collections look there. 0: every collection looks at every partition",
     ),
     Setting(
         name="gc.grace.ms",
@@ -327,8 +328,8 @@ SETTINGS: tuple[Setting, ...] = (
         kind="ms",
         default=60_000,
         commands="serve, compactor run",
-        meaning="how long what was read of all partitions is shown, by /metrics and the overview, before they are read "
-        "again; while nobody asks, nothing is read",
+        meaning="how old the figures in /metrics and the overview may be before all partitions are read again; "
+        "while nobody asks, nothing is read",
     ),
     Setting(
         name="http.metrics.topics",

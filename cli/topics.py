@@ -55,7 +55,7 @@ def create(
     except AlreadyExists:
         if not if_not_exists:
             raise
-        _tell(invocation.output, admin.topic(name), f"topic {name} exists already, and stays as it is")
+        _tell(invocation.output, admin.topic(name), f"topic {name} already exists, and stays as it is")
         return
     _tell(invocation.output, made, f"topic {name} created with {counted(partitions, 'partition')}")
 

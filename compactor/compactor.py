@@ -89,7 +89,7 @@ class Compactor:
         self._interval_ms = interval_ms
         self._bytes_in_flight = bytes_in_flight
         self._stopping = False
-        self._runs = False
+        self._runs = self._closed = False
         self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
@@ -111,7 +111,8 @@ class Compactor:
 
         `take_over` also claims partitions whose compactor is at work. A failure in one partition is in its report and
         stops no other; a topic that cannot be read has one report, whose partition is None. Raises Fenced if others
-        have taken over all that this compactor owned, EpochRegression if a store went back in time.
+        have taken over all that this compactor owned, EpochRegression if a store went back in time, InvalidRequest if
+        this compactor is closed.
         """
         self._run(take_over, serves=False)
         self._raise_if_lost()
@@ -136,6 +137,8 @@ class Compactor:
             scheduler.leave()
 
     def _run(self, take_over: bool, *, serves: bool, tell: Tell | None = None) -> None:
+        if self._closed:
+            raise InvalidRequest("this compactor is closed; make a new one")
         turns: Turns[Place] = Turns(self._concurrency, self._bytes_in_flight, lambda place: place.waits_for)
         scheduler = self._scheduler = Scheduler(self._service, turns, self._concurrency, self._interval_ms)
         if self._stopping:  # `stop` came before there was a scheduler
@@ -164,4 +167,5 @@ class Compactor:
         open."""
         if not self._runs:
             self._service.leave()
+        self._closed = True
         self._engine.close()

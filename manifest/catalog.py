@@ -145,7 +145,7 @@ class _Announce:
         if head is not None and head.topic_id == self.topic.topic_id:
             return Already(head)
         if head is not None and not head.deleted:
-            return Refused(AlreadyExists(f"topic {head.topic} exists already; open it, or delete it first"))
+            return Refused(AlreadyExists(f"topic {head.topic} already exists; use it, or delete it first"))
         if number != self.after + 1:
             return Refused(Unavailable(f"topic {self.topic.topic} was created and deleted in the meantime; try again"))
         topic = replace(self.topic, created_at_ms=now_ms)
@@ -235,7 +235,7 @@ async def create_topic(lineage: Lineage[TopicFile], name: str, partitions: int, 
     newest = await lineage.refresh()
     known = newest.value
     if known is not None and not known.deleted:
-        raise AlreadyExists(f"topic {name} exists already; open it, or delete it first")
+        raise AlreadyExists(f"topic {name} already exists; use it, or delete it first")
     topic = TopicFile(
         format=FORMAT,
         topic=name,

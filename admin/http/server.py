@@ -58,7 +58,8 @@ class Address:
         self.host = host.strip("[]")
         fits = self.host.isprintable() and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
         if not colon or not self.host or not fits:
-            raise InvalidRequest(f"{text[:100]!r} is no address: give HOST:PORT, such as 127.0.0.1:8480 or [::1]:8480")
+            examples = "127.0.0.1:8480 or [::1]:8480"
+            raise InvalidRequest(f"{text[:100]!r} is not an address; give HOST:PORT, such as {examples}")
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         # asyncio sends at once only where it sees that this is TCP; else each answer waits 40 ms for its head's ACK.
         self.socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -188,9 +188,10 @@ class Story:
             found |= {garbage.key: garbage for garbage in done.deleted}
             pause(COLLECT_REST_MS)  # the store's clock has whole seconds
         kinds = Counter(self._kind(key) for key in found)
+        files = counted(kinds["file"], "old manifest or job file")
+        orphans = counted(kinds["orphan"], "orphan")
         self._screen.say(
-            f"deleted: {kinds['replaced']} replaced segments, {kinds['orphan']} orphans of the killed attempt, "
-            f"{kinds['file']} old manifests and job files"
+            f"deleted: {counted(kinds['replaced'], 'replaced segment')}, {orphans} of the killed attempt, {files}"
         )
         if waiting:
             self._screen.say(f"{waiting} replaced segments stay: checkpoint {PIN!r} pins them")

@@ -50,8 +50,13 @@ def csv_batches(source: Source, delimiter: str, record_bytes_max: int) -> tuple[
 def _names(line: bytes, delimiter: str, source: str) -> list[str]:
     try:
         text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise InvalidRequest(
+            f"{source}: its first line is not UTF-8; convert the file first, for example with iconv"
+        ) from None
+    try:
         names = next(iter(csv.reader([text], delimiter=delimiter, strict=True)), [])
-    except (UnicodeDecodeError, csv.Error):
+    except csv.Error:
         raise InvalidRequest(f"{source}: its first line has no names of columns; CSV needs them") from None
     if not names or not all(names) or len(set(names)) < len(names):
         raise InvalidRequest(f"{source}: its first line must name the columns, each once; CSV needs that")

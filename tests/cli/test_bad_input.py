@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[tuple[str, ...], Damage, int, str]] = {
     "unknown topic to describe": (("topic", "describe", "nobody"), _nothing, 3, "does not exist"),
     "bad name": (("topic", "create", "a b"), _nothing, 2, "topic name 'a b' is not allowed"),
     "bad name to verify": (("verify", "a b", "--engine", "local"), _nothing, 2, "topic name 'a b' is not allowed"),
-    "topic exists": (("topic", "create", "users"), _nothing, 4, "exists already"),
+    "topic exists": (("topic", "create", "users"), _nothing, 4, "already exists"),
     "bad configuration": (("topic", "create", "x", "--config", "cleanup.policy=maybe"), _nothing, 2, "cleanup.policy"),
     "unknown configuration": (("topic", "create", "x", "--config", "retention.mss=1"), _nothing, 2, "retention.ms"),
     "no value": (("topic", "create", "x", "--config", "retention.ms"), _nothing, 2, "--config must be NAME=VALUE"),

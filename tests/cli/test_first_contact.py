@@ -45,7 +45,7 @@ def test_a_shell_that_is_not_known_is_asked_for(lithify: Lithify) -> None:
 def test_a_topic_is_created_if_it_does_not_exist(lithify: Lithify) -> None:
     words = ("topic", "create", "users", "--if-not-exists", "--partitions", "2")
     assert lithify.ok(*words) == "topic users created with 2 partitions\n"
-    assert lithify.ok(*words[:-1], "9") == "topic users exists already, and stays as it is\n"
+    assert lithify.ok(*words[:-1], "9") == "topic users already exists, and stays as it is\n"
     assert lithify.json(*words)["partitions"] == 2
     lithify.refused(*words[:3], code=4, saying="exists")
 

@@ -129,6 +129,14 @@ def test_what_is_not_such_a_table(
     assert users.records("read", "users") == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_first_line_in_another_encoding_is_told_so(users: Lithify, tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes("id,stra\u00dfe\n1,x\n".encode(encoding))
+    told = users.refused("append", "users", "--from", str(path), "--key-column", "id", code=2, saying="is not UTF-8")
+    assert "names" not in told
+
+
 def test_bad_rows_of_json_are_named(users: Lithify) -> None:
     words = ("append", "users", "--key-column", "id", "--value-column", "v")
     users.refused(*words, code=2, saying="line 2 has no field 'v'", input='{"id": 1, "v": 2}\n{"id": 1}\n')

@@ -109,10 +109,10 @@ def test_an_address_in_use(on_files: Lithify) -> None:
     [
         (["--http", "0.0.0.0:0"], "give tokens by --http-tokens FILE or LITHIFY_HTTP_TOKENS"),
         (["--http", "[::]:0"], "give tokens by"),
-        (["--http", "nonsense"], "is no address: give HOST:PORT"),
-        (["--http", "127.0.0.1:65536"], "is no address"),
-        (["--http", "127.0.0.1:" + "9" * 5_000], "is no address"),
-        (["--http", "\udcff:80"], "is no address"),
+        (["--http", "nonsense"], "is not an address; give HOST:PORT"),
+        (["--http", "127.0.0.1:65536"], "is not an address"),
+        (["--http", "127.0.0.1:" + "9" * 5_000], "is not an address"),
+        (["--http", "\udcff:80"], "is not an address"),
         ([*ANY, "--http-tokens", "/nothing/here"], "cannot be read: No such file"),
     ],
 )

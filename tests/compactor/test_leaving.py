@@ -141,3 +141,14 @@ def test_the_edit(epoch: int, owner: str, open_attempt: bool, says: type) -> Non
         assert (verdict.value.owner, verdict.value.owner_name, verdict.value.planning) == ("", "me:1", False)
     if isinstance(verdict, Refused):
         assert isinstance(verdict.error, Fenced)
+
+
+def test_a_closed_compactor_claims_nothing_any_more(warehouse: lithify.Warehouse) -> None:
+    append_to(warehouse.create_topic("users", 1, EAGER).partition(0), 8)
+    compactor = lithify.Compactor(warehouse, engine="local")
+    compactor.close()
+    compactor.close()
+    for run in (compactor.run_once, compactor.run):
+        with pytest.raises(lithify.InvalidRequest, match="this compactor is closed; make a new one"):
+            run()
+    assert warehouse.driver.run(partition_files(warehouse, "users").compactor_state()) is None
