@@ -21,7 +21,7 @@ def test_topics_are_listed_until_they_are_deleted(any_warehouse: Warehouse) -> N
     any_warehouse.store.put("some folder/of somebody else", b"")
     any_warehouse.store.put("no-topic/either", b"")
     assert any_warehouse.topics() == ["a", "c"]
-    with pytest.raises(AlreadyExists, match="topic a exists"):
+    with pytest.raises(AlreadyExists, match="topic a already exists"):
         any_warehouse.create_topic("a")
 
 
