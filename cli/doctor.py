@@ -74,7 +74,8 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
-            checks += [stale_temporaries(warehouse.driver.homes), *invocation.admin().health().checks]
+            checks += invocation.admin().health().checks
+            checks.append(stale_temporaries(warehouse.driver.homes))  # of the homes, too, that were asked just now
             if not warehouse.begun:
                 checks.append(Check("warehouse", "warning", invocation.not_begun()))
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))

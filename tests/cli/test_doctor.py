@@ -1,6 +1,7 @@
 """`lithify doctor`."""
 
 import importlib.metadata
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def test_a_home_that_is_away(on_files: Lithify, tmp_path: Path) -> None:
     assert f"failure {name} is away: there is no users/" in told
     assert "reads and compactions that need its segments fail" in told
     assert "1 check failed" in told
+
+
+def test_stale_temporaries_of_homes_are_removed_too(on_files: Lithify, tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    stale = cold / ".lithify-tmp" / "0123456789abcdef.7"
+    on_files.ok("topic", "create", "users", "--config", f"cold.location={cold.as_uri()}")
+    stale.parent.mkdir(parents=True, exist_ok=True)
+    stale.write_bytes(b"half")
+    os.utime(stale, (1, 1))
+    assert checks(on_files)["stale temporaries"]["detail"] == "1 removed, left by killed processes"
+    assert not stale.exists()
 
 
 def test_a_home_without_a_bucket(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ leaves while it runs, one that asks a store that is away once for each partition
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 import lithify
 from lithify.compactor.engines.local import LocalEngine
@@ -15,12 +16,12 @@ from lithify.events.notices import Trouble
 from lithify.events.types import Claimed, Event, OwnerLeft
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
-from lithify.manifest.model import FORMAT
+from lithify.manifest.reading import first_state
 from lithify.store.errors import Fenced
 from tests.clock import HandClock
 from tests.compactor.serving import Running, append_to, eventually
 from tests.e2e.workload import partition_files
-from tests.protocol.scene import TOPIC_ID, job
+from tests.protocol.scene import FIRST, job
 
 EAGER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -123,18 +124,8 @@ def test_a_store_that_is_away_is_asked_once(warehouse: lithify.Warehouse, monkey
 )
 def test_the_edit(epoch: int, owner: str, open_attempt: bool, says: type) -> None:
     attempts = (Attempt(number=1, epoch=3, worker="me:1", started_at_ms=1, ended_at_ms=None if open_attempt else 2),)
-    head = CompactorState(
-        format=FORMAT,
-        topic="t",
-        topic_id=TOPIC_ID,
-        partition=0,
-        id=9,
-        epoch=epoch,
-        owner=owner,
-        owner_name="me:1",
-        planning=True,
-        jobs=(job(attempts=attempts),),
-    )
+    held = {"epoch": epoch, "owner": owner, "owner_name": "me:1", "planning": True}
+    head = replace(first_state(FIRST), id=9, jobs=(job(attempts=attempts),), **held)
     verdict = Leave(3).apply(head, 10, 77)
     assert type(verdict) is says
     if isinstance(verdict, Next):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import lithify
-from lithify.admin.health import stale_temporaries
 from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import Unavailable
@@ -90,9 +89,3 @@ def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
     assert found.removed == 4, "a storage class is in the warehouse's own bucket"
     assert found.fault is not None
     assert found.fault.message == "no answer"
-
-
-def test_doctor_tells_of_those_in_the_homes_that_it_asked(warehouse: Warehouse, disk: Path, stale: Path) -> None:
-    warehouse.driver.homes.store(f"file://{disk}")
-    assert stale_temporaries(warehouse.driver.homes).detail == "1 removed, left by killed processes"
-    assert not stale.exists()
