@@ -34,8 +34,8 @@ SABOTAGES = (
         "a standby never claims",
         "RFC 0014",
         "compactor/standby.py",
-        'be about to begin" if may_come else None',
-        'be about to begin" if seen is not None else None',
+        "if seen is None or not young(seen.since_ms, now_ms, LEASE_MS):",
+        "if seen is None:",
     ),
     Sabotage(
         "who has rested for long is never asked again",
