@@ -10,6 +10,7 @@ from typing import IO
 
 import pytest
 
+import lithify
 from lithify.testing.server import S3Server
 from tests.cli.conftest import Lithify, changes, lines
 
@@ -94,11 +95,15 @@ def test_a_second_signal_ends_it_at_once(users: Lithify) -> None:
 @pytest.mark.slow
 def test_a_service_that_was_taken_over_ends_and_started_again_it_stands_by(users: Lithify) -> None:
     users.ok("append", "users", input=changes(9))
-    with Process(users.url, *SERVICE, "--interval-ms", "700") as service:
+    with (
+        lithify.open(users.url) as warehouse,
+        Process(users.url, *SERVICE, "--interval-ms", "700") as service,
+    ):
         service.until("compaction completed")
+        rival = lithify.Compactor(warehouse, engine="local")  # it is not closed: then it would give the partition up
         for _ in range(200):  # until ours is the faster one
             users.ok("append", "users", input=changes(9))
-            users("compactor", "run", "--once", "--take-over", "--engine", "local")
+            rival.run_once(take_over=True)
             if users.json("topic", "describe", "users")["partitions"][0]["compactor_epoch"] > 1:
                 break
         for _ in range(3):
