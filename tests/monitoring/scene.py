@@ -235,8 +235,12 @@ def _quarantine(scene: Scene) -> None:
 
 
 def _failing_collections(scene: Scene) -> None:
+    """The daemon first sees the topic when it is damaged: it looks again at one with nothing to collect in an hour."""
+    assert scene.daemon is not None
+    scene.daemon.send_signal(signal.SIGSTOP)
     fill(scene.kept.create_topic("spoiled", 1, probe=False))
     damage_head(scene.kept, "spoiled", 0)
+    scene.daemon.send_signal(signal.SIGCONT)
 
 
 def _killed(scene: Scene) -> None:
