@@ -216,8 +216,8 @@ GAUGES: tuple[Gauge, ...] = (
             "lithify_debt_age_seconds",
             "gauge",
             ("topic", "kind"),
-            "for how long this kind of work has been due, judging by its records and the last compaction; of a topic "
-            "the largest of its partitions",
+            "for how long this kind of work has been due, judging by its records, their append and the last "
+            "compaction; of a topic the largest of its partitions",
         ),
         _debt_ages,
         "largest",
