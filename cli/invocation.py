@@ -63,7 +63,8 @@ class Invocation:
     log_format: str = "text"
     log_level: str | None = None
     topic: str | None = None  # that the command is about
-    how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
+    # Set if a command should report its progress when it ends by an error.
+    how_far: "Callable[[BaseException], HowFar] | None" = None
     _open: "Warehouse | None" = field(default=None, repr=False)
     _admin: "Admin | None" = field(default=None, repr=False)
 
@@ -74,13 +75,16 @@ class Invocation:
     def warehouse(self) -> "Warehouse":
         """The warehouse, opened at first use. Raises InvalidRequest."""
         if self._open is None:
+            from lithify.cli.silences import tell_silence
             from lithify.log import warehouse
+            from lithify.store.metered import tell_of_silence
 
             if self.url and (not self.warehouse_url or self.url_flag):
                 raise InvalidRequest("this command works on the store itself: give --warehouse URL, not --url")
             if not self.warehouse_url:
                 raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
+            tell_of_silence(self._open.store, tell_silence)
         return self._open
 
     def admin(self, survey_ms: int | None = None) -> "Admin":
