@@ -3,6 +3,7 @@
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -133,9 +134,9 @@ def code_of(report: Report) -> int:
 
 
 def tell_faults(faults: Sequence[Fault]) -> int:
-    """Report on standard error what a list does not include; returns the exit code."""
-    for fault in faults:
-        warn(" ".join(fault.text.split()))
+    """Report on standard error what a list does not include; returns the exit code. One cause is told once."""
+    for text, count in Counter(" ".join(fault.text.split()) for fault in faults).items():
+        warn(f"{text} ({count} times)" if count > 1 else text)
     return _CODES[ending_of(faults)]
 
 
