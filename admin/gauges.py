@@ -163,8 +163,8 @@ GAUGES: tuple[Gauge, ...] = (
     # What is stored
     _sum("lithify_stored_records", "records in live segments", lambda p: p.rows),
     _sum("lithify_stored_bytes", "bytes of live segments", lambda p: p.bytes),
-    _sum("lithify_readable_records", "of the stored records, those that readers see", lambda p: p.logical_rows),
-    _sum("lithify_readable_bytes", "of the stored bytes, those that readers see", lambda p: p.logical_bytes),
+    _sum("lithify_readable_records", "of the stored records, those from the log start on", lambda p: p.logical_rows),
+    _sum("lithify_readable_bytes", "of the stored bytes, those from the log start on", lambda p: p.logical_bytes),
     _sum("lithify_log_start_offset", "sum of the log start offsets", lambda p: p.log_start_offset),
     _sum(
         "lithify_log_end_offset",
