@@ -4,6 +4,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -115,7 +116,10 @@ class Invocation:
 
     def explained(self, error: Exception) -> Exception:
         """The error to tell: if a topic is missing, that may be because the whole warehouse is, or its name is
-        mistyped."""
+        mistyped, or is that of a partition."""
+        partition = re.fullmatch(r"([A-Za-z0-9._-]+)/([0-9]+)", self.topic or "")
+        if partition is not None and isinstance(error, InvalidRequest) and str(error).startswith("topic name "):
+            return InvalidRequest(f"{self.topic} is a partition: give {partition[1]} --partition {partition[2]}")
         missing = f"topic {self.topic} does not exist here"
         if not isinstance(error, NotFound) or self.topic is None or not str(error).startswith(missing):
             return error

@@ -1,5 +1,6 @@
 """CSV, JSON and Parquet of ordinary tables: columns become keys, values, times and tombstones."""
 
+import gzip
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -138,6 +139,13 @@ def test_a_first_line_in_another_encoding_is_told_so(users: Lithify, tmp_path: P
     path.write_bytes("id,stra\u00dfe\n1,x\n".encode(encoding))
     told = users.refused("append", "users", "--from", str(path), "--key-column", "id", code=2, saying="is not UTF-8")
     assert "names" not in told
+
+
+def test_a_compressed_file_without_its_ending_is_told_so(users: Lithify, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(gzip.compress(CSV.encode()))
+    words = ("append", "users", "--from", str(path), "--key-column", "id")
+    users.refused(*words, code=2, saying="it is compressed with gzip; give the file a name that ends in .gz")
 
 
 def test_bad_rows_of_json_are_named(users: Lithify) -> None:
