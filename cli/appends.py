@@ -177,6 +177,7 @@ class _Request:
         from lithify.cli.records.identity import Identity, identify
         from lithify.cli.records.imports import Import, check_source_id
         from lithify.cli.records.readings import reading_of
+        from lithify.cli.records.readings import told as told_reading
 
         invocation = self._invocation
         warehouse = invocation.warehouse()
@@ -202,6 +203,11 @@ class _Request:
             )
             if started.began_over is not None:
                 _say_that_it_grew(opened, started.began_over)
+            if started.began_without_reading:
+                warn(
+                    f"warning: {self._topic}: the entries of {identity.name} do not say how its rows were read; the "
+                    f"rest of them is read {told_reading(reading.text)}"
+                )
             appending = _Appending(started, found.name, invocation)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
             of_bytes = found.stored is not None and kind != "parquet"

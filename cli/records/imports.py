@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lithify.cli.records.import_entries import Entries, began_over, look_at
-from lithify.cli.records.other_readings import OtherReadings
+from lithify.cli.records.other_readings import OtherReadings, began_without_reading
 from lithify.cli.records.progress import Progress
 from lithify.cli.records.readings import AS_RECORDS, Reading, parse_application
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
@@ -56,7 +56,7 @@ def check_source_id(given: str) -> str:
 class Import:
     """`partition`: all rows go there; None: each goes where its key belongs. `new`: nobody can have sent anything under
     this name. `given`: a person chose the name. `new_source`: earlier imports of this path were of other sources, or
-    are to stay beside this one, which reads their source in another way.
+    are to stay beside this one, which reads their source in another way or sends it elsewhere.
     """
 
     def __init__(
@@ -86,6 +86,12 @@ class Import:
         self._beside: set[int] = set()  # partitions read because of other imports, without a row of this one yet
         self._open: set[int] = set()  # partitions that know this import, but not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were read
+        # How its first rows were read is not known.
+        self.began_without_reading = (
+            self.found_by_name and reading != AS_RECORDS and began_without_reading(topic, source_id, reading, partition)
+        )
+        if self.began_without_reading:
+            reading = AS_RECORDS
         self.application = f"import {reading.within(source_id)}"
         self._count = topic.partitions
         self._name = made_name(source_id)
@@ -96,7 +102,6 @@ class Import:
         self.path_had_other_content = False  # which is stored, too
         self._instead: Unfinished | None = None  # an earlier import of the path, because of which this one is refused
         self._readings: OtherReadings | None = None
-        self._look_for_readings = reading != AS_RECORDS  # in all partitions: another key column uses others first
         if partition is None:
             if not new:
                 self._count = self._began_over() or topic.partitions
@@ -104,7 +109,7 @@ class Import:
         else:
             self._at(partition)  # refused at once if there is no such partition
         if not (new or new_source):
-            self._readings = OtherReadings(topic, self.application, now_ms, given=given)
+            self._readings = OtherReadings(topic, self.application, partition, now_ms, given=given)
         self.began_over = self._count if self._count < topic.partitions else None  # the topic has grown since
         # Where rows without a key begin.
         self._first = murmur2(self.application.encode()) & 0xFFFF
@@ -154,13 +159,16 @@ class Import:
         """Once, before anything is appended. `numbers`: the partitions of the first rows."""
         if self._readings is None:
             return
-        if self._look_for_readings and all(self._reach(number) == Reach() for number in numbers):
-            places = range(self._topic.partitions) if self._partition is None else [self._partition]
-            for number, entries in look_at(self._topic, places).items():
-                if not isinstance(entries, LithifyError):
-                    self._readings.note(number, entries)
+        if all(self._reach(number) == Reach() for number in numbers):
+            self._readings.look()
         self._readings.check()
-        self._readings = None
+        if self._readings.known:
+            self._readings = None
+
+    def _check_readings_again(self) -> None:
+        if self._readings is not None:
+            readings, self._readings = self._readings, None
+            readings.check_again()
 
     def _look(self, number: int) -> Reach:
         """How far the import has come in a partition."""
@@ -211,6 +219,7 @@ class Import:
             # Test: tests/cli/test_imports.py
             final = last and number == numbers[-1]
             self._append_to(number, table, rows[places == number], first, last=final)
+            self._check_readings_again()
         self._done_to = first + table.num_rows - 1
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

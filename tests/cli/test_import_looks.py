@@ -1,5 +1,5 @@
-"""What an import looks at before it appends: of a partition it looks at the entry when the first of its rows comes, and
-at all of them at once only where the topic has grown (docs/rfcs/0011)."""
+"""What an import looks at: of a partition it looks at the entry when the first of its rows comes, and at all of them
+at once only when it begins, and where the topic has grown (docs/rfcs/0011)."""
 
 from pathlib import Path
 
@@ -39,23 +39,35 @@ def requests_of_an_append(store: MemoryStore) -> int:
     return driver.requests
 
 
-@pytest.mark.parametrize("new", [True, False])
-def test_one_row_costs_little_more_than_an_append(wide: MemoryStore, new: bool) -> None:
-    driver = Faults(wide)
-    started = Import(Warehouse(driver).topic("t", for_append=True), f"one-{new:016x}", None, new=new)
+def one_row(store: MemoryStore, name: str, *, new: bool = False) -> int:
+    """How many requests its import makes."""
+    driver = Faults(store)
+    started = Import(Warehouse(driver).topic("t", for_append=True), name, None, new=new)
     started.append(ONE, 1, last=True)
     started.end()
-    assert driver.requests <= requests_of_an_append(wide) + 2
+    return driver.requests
+
+
+def test_one_row_of_a_new_source_costs_little_more_than_an_append(wide: MemoryStore) -> None:
+    assert one_row(wide, f"new-{1:016x}", new=True) <= requests_of_an_append(wide) + 2
+
+
+def test_one_that_begins_looks_at_each_partition_before_and_after_its_first_append_and_then_no_more(
+    wide: MemoryStore,
+) -> None:
+    """Each look is two requests: another reading of the source may be known anywhere."""
+    name = f"one-{1:016x}"
+    assert one_row(wide, name) <= requests_of_an_append(wide) + 2 * 2 * MANY + 4
+    assert one_row(wide, name) <= requests_of_an_append(wide) + 2
 
 
 def test_where_the_topic_was_altered_and_has_not_grown_it_costs_a_few_more(wide: MemoryStore) -> None:
     topic = Warehouse(Driver(Metered(wide))).topic("t")
     for size in range(1, 6):
         topic.alter({"max.message.bytes": str(1_000 * size)})
-    driver = Faults(wide)
-    started = Import(Warehouse(driver).topic("t", for_append=True), "after-0123456789abcdef", None)
-    started.append(ONE, 1, last=True)
-    assert driver.requests <= requests_of_an_append(wide) + 6
+    name = "after-0123456789abcdef"
+    one_row(wide, name)
+    assert one_row(wide, name) <= requests_of_an_append(wide) + 6
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -138,7 +150,7 @@ def test_how_to_go_on_is_told_by_a_number_only_where_every_partition_was_looked_
     started = begun(Driver(Metered(store)), "mine")
     started.append(ROWS[:1], 1, last=False)
     assert started.how_far().skip is None
-    single = begun(Driver(Metered(store)), "mine", partition=3)
+    single = begun(Driver(Metered(store)), "another", partition=3)
     single.append(ROWS[:1], 1, last=False)
     assert single.how_far().skip == 1
     new = Import(Warehouse(Driver(Metered(store))).topic("t"), "stdin-0123456789abcdef", None, new=True)

@@ -1,6 +1,7 @@
 """How the rows of a source are read is a part of what an import is: a corrected --key-column is neither taken for the
 import of before nor for a new one, in silence (docs/rfcs/0011)."""
 
+import itertools
 import random
 import string
 from pathlib import Path
@@ -70,6 +71,75 @@ def told_flags(flags: list[str]) -> str:
     if "-K" in flags:
         return f"-K {flags[-1]}"
     return " ".join(flags)
+
+
+BOTH = {
+    "rows.jsonl": '{"key":"k1","value":"v1"}\n{"key":"k2","value":"v2"}\n',
+    "rows.csv": "key,value\nk1,v1\nk2,v2\n",
+}
+WAYS = ([], ["--key-column", "key"], ["--key-column", "value"], ["--value-column", "value"])
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("named", [[], ["--source-id", "mine"]])
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_of_any_two_ways_to_read_a_source_the_second_is_refused(
+    on_files: Lithify, tmp_path: Path, name: str, named: list[str], partitions: int
+) -> None:
+    """Also if its rows are lithify's own records, and go elsewhere."""
+    path = tmp_path / name
+    path.write_text(BOTH[name])
+    for number, (before, after) in enumerate(itertools.permutations(WAYS, 2)):
+        topic = f"t{number}"
+        on_files.ok("topic", "create", topic, "--partitions", str(partitions))
+        source = ("append", topic, "--from", str(path), *named)
+        assert on_files.json(*source, *before)["appended"] == 2
+        line = on_files.refused(*source, *after, code=2, saying="another --source-id" if named else "--new-source")
+        assert f"imported {told(flags_text(before))} before" in line
+        assert "Nothing was appended" in line
+        assert len(on_files.records("read", topic)) == 2
+        assert on_files.json(*source, *before)["already_there"] == 2
+
+
+def flags_text(flags: list[str]) -> str:
+    return "=".join(flags).removeprefix("--").replace("-column", "")
+
+
+PLACES = ([], ["--partition", "0"], ["--partition", "2"])
+
+
+@pytest.mark.parametrize(("before", "after"), itertools.permutations(PLACES, 2))
+def test_a_source_that_is_in_is_not_sent_to_another_place_in_silence(
+    lithify: Lithify, rows: str, before: list[str], after: list[str]
+) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "4")
+    source = ("append", "t", "--from", rows, *ROLES)
+    lithify.ok(*source, *before)
+    line = lithify.refused(*source, *after, code=2, saying="Nothing was appended")
+
+    def way(flags: list[str]) -> str:
+        return f"with {' '.join(flags)}" if flags else "without --partition"
+
+    assert f"this source was imported {way(before)} before, and is in the log" in line
+    assert f"To append it once more, {way(after)}, add --new-source" in line
+    assert lithify.json(*source, *after, "--new-source")["appended"] == 2
+    for again in (before, after):
+        assert lithify.json(*source, *again)["already_there"] == 2
+
+
+def test_another_column_and_another_place_are_both_told(lithify: Lithify, rows: str) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "4")
+    lithify.ok("append", "t", "--from", rows, *ROLES)
+    other = ("append", "t", "--from", rows, "--key-column", "b", "--partition", "1")
+    line = lithify.refused(*other, code=2, saying="imported with --key-column a and without --partition before")
+    assert "once more, read with --key-column b and with --partition 1, add --new-source" in line
+
+
+def test_a_name_that_a_person_gave_may_stand_for_one_source_in_each_partition(lithify: Lithify, rows: str) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "4")
+    for number in range(4):
+        flags = ("--source-id", "dump", "--partition", str(number))
+        assert lithify.json("append", "t", "--from", rows, *ROLES, *flags)["appended"] == 2
 
 
 def test_new_source_appends_it_once_more_and_once_only(topic: Lithify, rows: str) -> None:

@@ -220,8 +220,9 @@ def test_a_run_that_begins_with_a_later_row_meets_it_too() -> None:
 
 
 def test_what_it_costs() -> None:
-    """Nothing where rows have keys; else the heads of a few partitions."""
+    """Beside the looks for other readings: nothing where rows have keys; else the heads of a few partitions."""
     store = new_store(200)
+    looks = 2 * 2 * 200
     for key, more in ((b"k", 3), (None, 3 + 4 * KEYLESS_PLACES)):
         driver = Faults(store)
         Warehouse(driver).topic("t", for_append=True).append([Record(b"k", b"1")])
@@ -230,7 +231,7 @@ def test_what_it_costs() -> None:
         started = Import(Warehouse(driver).topic("t", for_append=True), f"{PATH}-{more:016x}", None)
         started.append([Record(key, b"1")], 1, last=True)
         started.end()
-        assert driver.requests <= an_append + more
+        assert driver.requests <= an_append + looks + more
 
 
 def test_rows_without_a_key_begin_elsewhere_with_another_content() -> None:
@@ -290,8 +291,9 @@ def test_after_growth_all_partitions_are_asked() -> None:
 def test_into_one_partition_it_is_another_matter() -> None:
     store = new_store(2)
     on(store, BEFORE, 0).append(ROWS[:4], 1, last=False)
-    for partition in (1, None):
-        send(on(store, MENDED, partition), 4)
+    elsewhere = [f"{PATH}-{n:016x}" for n in (3, 4)]
+    for name, partition in zip(elsewhere, (1, None), strict=True):
+        send(on(store, name, partition), 4)
     with pytest.raises(InvalidRequest, match=f"again with --source-id {BEFORE} --skip 4,"):
         send(on(store, MENDED, 0), 4)
     on(store, NEXT, 0, new_source=True).append(ROWS[:4], 1, last=True)
