@@ -172,6 +172,8 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
     ]
     less = ("bytes readable", "records readable", "bytes stored")
     output.table(_COLUMNS, rows, less=less, lead="topic", prose=True)
+    if any(part.after.logical_rows < part.after.rows for part in report.partitions):
+        output.line("stored is all that live segments hold; readable leaves out what lies below the log start")
     if not rows:
         output.line("this warehouse has no topics")
     elif report.more_work:

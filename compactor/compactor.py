@@ -14,8 +14,11 @@ from lithify.compactor.turns import Turns
 from lithify.events.event_log import guarded, log_event
 from lithify.events.types import Sink
 from lithify.manifest.rests import Rests
+from lithify.manifest.words import counted
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
+from lithify.store.short_repr import named_repr
+from lithify.store.urls import shown
 
 __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 
@@ -85,6 +88,7 @@ class Compactor:
         topics: Collection[str] | None = None,
         events: Sink = log_event,
     ) -> None:
+        self._where = shown(warehouse.driver.store.url)
         self._engine = make_engine(engine)
         self._concurrency = concurrency
         self._interval_ms = interval_ms
@@ -101,6 +105,10 @@ class Compactor:
         self._service = Service(
             *(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told), rests=rests, only=only
         )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{counted(self._concurrency, 'job')} at once"
+        return named_repr(self, self._where, type(self._engine).__name__, state)
 
     def __enter__(self) -> Self:
         return self
