@@ -17,7 +17,7 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state, held_by
 from lithify.store.errors import AlreadyExists, InvalidRequest
-from lithify.store.home_names import physical
+from lithify.store.home_names import physical, same_home
 from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
 
@@ -134,7 +134,7 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
 def _under_way(state: CompactorState | None, home: str) -> str | None:
     """The request to move everything to `home` that has not ended, by its id."""
     jobs = () if state is None else state.jobs
-    asked = (job for job in jobs if job.relocates and job.origin == "manual" and job.home == home)
+    asked = (job for job in jobs if job.relocates and job.origin == "manual" and same_home(job.home, home))
     return next((job.id for job in asked if job.active and not job.cancel_requested), None)
 
 
