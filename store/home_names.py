@@ -28,8 +28,14 @@ STORAGE_CLASSES = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING
 CLASS = "class:"  # begins the name of a home that is a storage class
 _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 SAME_SCHEMES = {
-    **{"s3a": "s3", "local": "file", "gcs": "gs", "az": "abfs", "abfss": "abfs", "ssh": "sftp"},
-    **{"arrow_hdfs": "hdfs", "tosfs": "tos"},
+    "s3a": "s3",
+    "local": "file",
+    "gcs": "gs",
+    "az": "abfs",
+    "abfss": "abfs",
+    "ssh": "sftp",
+    "arrow_hdfs": "hdfs",
+    "tosfs": "tos",
 }
 """Schemes that name what another one names, too."""
 
