@@ -29,7 +29,11 @@ def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
     check()
     segment = task.segment
     copied = replace(
-        segment, id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()), home=task.home, added_at=0
+        segment,
+        id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()),
+        home=task.home,
+        added_at=0,
+        moved_ms=0,  # as added_at, the commit sets it
     )
     source, segments = where(task.keys, segment), Segments(task.keys, homes)
     segments.refuse_unreachable([segment, copied])
