@@ -79,9 +79,10 @@ class _Copy:
                 requests = target.copy_from(source, self._key, self._new_key, self._size)
             except (AccessDenied, InvalidRequest):
                 return False
-            for layer in layers(self._target):
-                if isinstance(layer, Metered):
-                    layer.count_copy(requests)
+            for layer in _metered(self._target):
+                layer.count_copy(requests)
+            for layer in _metered(self._source):
+                layer.count_copied(self._size)
             told, told_of_copy = source.told_checksums(self._key), target.told_checksums(self._new_key)
         if not told.items() & told_of_copy.items():
             self._read_back()
@@ -137,6 +138,10 @@ class _Copy:
     @property
     def _new_name(self) -> str:
         return f"{shown(self._target.url)}/{self._new_key}"
+
+
+def _metered(store: Store) -> Iterator[Metered]:
+    return (layer for layer in layers(store) if isinstance(layer, Metered))
 
 
 def _pieces(store: Store, key: str, size: int) -> Iterator[bytes]:

@@ -195,7 +195,9 @@ def test_one_s3_copies_by_itself(
         client = innermost(homes.here).bulk_client()  # type: ignore[attr-defined]
         if home != "bucket":
             assert client.head_object(Bucket=bucket, Key=f"p/{NEW}")["StorageClass"] == "STANDARD_IA"
+        assert homes.here.requests().bytes_copied == len(BODY)
         copy(homes, (name, NEW), (HERE, OLD + "x"), size=len(BODY), checksum=SUM)
+        assert homes.store(name).requests().bytes_copied == len(BODY)
         found = client.head_object(Bucket=bucket, Key=f"p/{OLD}x")
         assert (found["ContentLength"], found.get("StorageClass", "STANDARD")) == (len(BODY), "STANDARD")
         homes.close()

@@ -68,6 +68,12 @@ export function ago(ms, now) {
   return past < 1000 ? "just now" : `${span(past)} ago`;
 }
 
+// Of a move between homes. Little of it may be below a cent.
+export const priceText = ({ requests_usd: requests, retrieval_usd: retrieval, early_usd: early }) =>
+  `${usd(requests + retrieval + early)} USD at S3's list prices (${usd(requests)} requests, ${usd(retrieval)} retrieval, ${usd(early)} for the minimum storage duration of what leaves a cold home)`;
+
+const usd = (amount) => amount.toFixed(6);
+
 export const share = (number) => `${Number(number.toFixed(1))} %`;
 
 export function bytesOf(base64) {

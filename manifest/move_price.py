@@ -1,0 +1,84 @@
+"""What it takes, and costs at list prices, to move segments to another home (docs/rfcs/0031). Pure.
+
+A copy that the store makes by itself is no cheaper in this than one that passes through a worker: S3 charges the copy
+request at the price of the destination's class, and the retrieval of the source's bytes if its class charges for that
+(docs/cost-of-homes.md, "What a move costs").
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from lithify.manifest.cold_price import cold_price
+from lithify.manifest.config import TopicConfig
+from lithify.manifest.model import SegmentRef
+from lithify.store.home_names import physical
+from lithify.store.home_prices import prices_of
+
+__all__ = ["COPY_BYTES", "PART_BYTES", "Copying", "MovePrice", "copying", "move_price"]
+
+PART_BYTES = 8 << 20  # that one request reads, or writes, of what passes through a worker
+COPY_BYTES = 1 << 30  # that one request has the store copy
+
+
+class Copying(NamedTuple):
+    """The requests for one segment."""
+
+    reads: int  # GET and HEAD, of what is copied
+    looks: int  # GET and HEAD, of the copy
+    writes: int  # PUT, COPY and POST
+
+
+def copying(size: int, source: str, target: str) -> Copying:
+    """To copy `size` bytes from home `source` to home `target`. Within the warehouse's own bucket the store does it,
+    and tells the checksums of both. Between others the bytes pass through a worker; two buckets of one S3 may need
+    fewer requests than this."""
+    if physical(source) == physical(target):
+        return Copying(1, 4, _in_parts(size, COPY_BYTES))
+    return Copying(max(-(-size // PART_BYTES), 1), 3, _in_parts(size, PART_BYTES))
+
+
+def _in_parts(size: int, part: int) -> int:
+    """With one to begin and one to complete, if there are several."""
+    parts = -(-size // part)
+    return 1 if parts <= 1 else parts + 2
+
+
+class MovePrice(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a move, in dollars at the list prices of S3; a home that is no S3 costs nothing."""
+
+    segments: int
+    bytes: int
+    requests_usd: float  # those of the copies, without the compactor's own
+    retrieval_usd: float  # of what lies in a class that charges for reading
+    early_usd: float  # for what is left of the minimum storage duration of the class that they leave
+
+    @property
+    def usd(self) -> float:
+        return self.requests_usd + self.retrieval_usd + self.early_usd
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.usd:.6f} USD at S3's list prices ({self.requests_usd:.6f} requests, {self.retrieval_usd:.6f} "
+            f"retrieval, {self.early_usd:.6f} for the minimum storage duration of what leaves a cold home)"
+        )
+
+
+def move_price(segments: Iterable[SegmentRef], home: str, config: TopicConfig, now_ms: int) -> MovePrice:
+    """Of copying `segments` to `home`, and of deleting them where they are."""
+    moved: Sequence[SegmentRef] = tuple(segments)
+    leaves = cold_price(moved, config, now_ms)
+    return MovePrice(
+        segments=len(moved),
+        bytes=sum(ref.bytes for ref in moved),
+        requests_usd=sum(_requests_usd(ref, home) for ref in moved),
+        retrieval_usd=leaves.retrieval_usd,
+        early_usd=leaves.early_usd,
+    )
+
+
+def _requests_usd(ref: SegmentRef, home: str) -> float:
+    made, source, target = copying(ref.bytes, ref.home, home), prices_of(ref.home), prices_of(home)
+    return made.reads * source.get + made.looks * target.get + made.writes * target.put
