@@ -16,7 +16,7 @@ from lithify.manifest.model import SegmentRef
 from lithify.store.home_names import physical
 from lithify.store.home_prices import prices_of
 
-__all__ = ["COPY_BYTES", "PART_BYTES", "Copying", "MovePrice", "copying", "move_price"]
+__all__ = ["COPY_BYTES", "PART_BYTES", "Copying", "MovePrice", "by_the_store", "copying", "move_price"]
 
 PART_BYTES = 8 << 20  # that one request reads, or writes, of what passes through a worker
 COPY_BYTES = 1 << 30  # that one request has the store copy
@@ -30,11 +30,16 @@ class Copying(NamedTuple):
     writes: int  # PUT, COPY and POST
 
 
-def copying(size: int, source: str, target: str) -> Copying:
-    """To copy `size` bytes from home `source` to home `target`. Within the warehouse's own bucket the store does it,
-    and tells the checksums of both. Between others the bytes pass through a worker; two buckets of one S3 may need
-    fewer requests than this."""
-    if physical(source) == physical(target):
+def by_the_store(source: str, target: str) -> bool:
+    """Whether the store itself copies from home `source` to home `target`: within the warehouse's own bucket. Between
+    two buckets of one S3 it may, but that is not known before it was tried."""
+    return physical(source) == physical(target)
+
+
+def copying(size: int, *, by_the_store: bool) -> Copying:
+    """To copy an object of `size` bytes, and to open the copy. If the store copies it, it is asked for the checksums of
+    both; else the bytes pass through a worker."""
+    if by_the_store:
         return Copying(1, 4, _in_parts(size, COPY_BYTES))
     return Copying(max(-(-size // PART_BYTES), 1), 3, _in_parts(size, PART_BYTES))
 
@@ -80,5 +85,6 @@ def move_price(segments: Iterable[SegmentRef], home: str, config: TopicConfig, n
 
 
 def _requests_usd(ref: SegmentRef, home: str) -> float:
-    made, source, target = copying(ref.bytes, ref.home, home), prices_of(ref.home), prices_of(home)
+    made = copying(ref.bytes, by_the_store=by_the_store(ref.home, home))
+    source, target = prices_of(ref.home), prices_of(home)
     return made.reads * source.get + made.looks * target.get + made.writes * target.put

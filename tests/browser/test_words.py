@@ -127,3 +127,13 @@ def test_homes_say_whose_segments_they_hold(page: Page) -> None:
         "return [...homesOf(survey).querySelectorAll('tbody tr')].map((row) => row.cells[2].textContent); }"
     )
     assert page.evaluate(text, survey) == ["orders, users", "users"]
+
+
+def test_a_move_tells_its_price(page: Page) -> None:
+    job = {"requests_usd": 0.0000166, "retrieval_usd": 0.03, "early_usd": 0.004}
+    text = (
+        "async (price) => { const { priceText } = await import(new URL('static/words.js', document.baseURI));"
+        "return priceText(price); }"
+    )
+    told = "0.034017 USD at S3's list prices (0.000017 requests, 0.030000 retrieval, 0.004000 for the minimum"
+    assert page.evaluate(text, job).startswith(told)

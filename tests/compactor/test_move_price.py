@@ -41,10 +41,10 @@ def test_what_leaves_a_cold_class_pays_its_retrieval_whoever_copies_it(target: s
 
 def test_bytes_that_pass_through_a_worker_take_a_request_for_each_part() -> None:
     own, streamed = price(ARCHIVE, HERE), price(ARCHIVE, BUCKET)
-    assert copying(GB, ARCHIVE, HERE) == (1, 4, 1)
-    assert copying(GB, ARCHIVE, BUCKET) == (128, 3, 130)
-    assert copying(GB + 1, HERE, IA) == (1, 4, 4)
-    assert copying(1, HERE, BUCKET) == (1, 3, 1)
+    assert copying(GB, by_the_store=True) == (1, 4, 1)
+    assert copying(GB, by_the_store=False) == (128, 3, 130)
+    assert copying(GB + 1, by_the_store=True) == (1, 4, 4)
+    assert copying(1, by_the_store=False) == (1, 3, 1)
     assert own.requests_usd < streamed.requests_usd
     assert own.usd == pytest.approx(own.requests_usd + 0.03)
 
