@@ -85,7 +85,7 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
     if listed:
         output.table(
             ("", "object", "#size", "reason"),
-            [(what, g.key, size_text(g.bytes), g.reason) for what, g in listed],
+            [(what, g.key, size_text(g.bytes) if g.bytes else "not counted", g.reason) for what, g in listed],
             lead="object",
             prose=True,
         )

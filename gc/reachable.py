@@ -43,7 +43,7 @@ class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object, and why it is deleted (or would be, in a dry run)."""
 
     key: str
-    bytes: int
+    bytes: int  # 0: not counted. Only a sweep, which lists them, knows the sizes of numbered files
     reason: str
     home: str = HERE
     cause: Cause = ""  # "": it stays

@@ -87,6 +87,9 @@ const placeText = (each) => (each.partition === null ? each.topic : `${each.topi
 
 const sum = (list) => list.reduce((total, each) => total + each.bytes, 0);
 
+/** No object is empty: only a sweep, which lists them, knows the sizes of numbered files. */
+const weight = (bytes) => (bytes ? size(bytes) : "not counted");
+
 const COLUMNS = [
   ["Object", ""],
   ["Partition", ""],
@@ -180,7 +183,7 @@ function byReason(list) {
   }
   const rows = [...reasons].map(([reason, [number, bytes]]) => ({
     key: reason,
-    cells: [reason, count(number), size(bytes)],
+    cells: [reason, count(number), weight(bytes)],
   }));
   return rows.length ? table("By reason", REASONS, rows) : h("p", { class: "quiet" }, "Nothing.");
 }
@@ -189,7 +192,7 @@ function list(caption, all) {
   if (!all.length) return null;
   const rows = all.slice(0, SHOWN_MAX).map((each) => ({
     key: each.key,
-    cells: [h("code", { class: "break" }, each.key), each.place, size(each.bytes), each.reason],
+    cells: [h("code", { class: "break" }, each.key), each.place, weight(each.bytes), each.reason],
   }));
   const left = all.length - rows.length;
   return h(
