@@ -20,6 +20,7 @@ __all__ = ["COPY_BYTES", "PART_BYTES", "Copying", "MovePrice", "by_the_store", "
 
 PART_BYTES = 8 << 20  # that one request reads, or writes, of what passes through a worker
 COPY_BYTES = 1 << 30  # that one request has the store copy
+_SHOWN_USD = 0.0000005  # with six digits after the point
 
 
 class Copying(NamedTuple):
@@ -65,10 +66,16 @@ class MovePrice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        return (
-            f"{self.usd:.6f} USD at S3's list prices ({self.requests_usd:.6f} requests, {self.retrieval_usd:.6f} "
-            f"retrieval, {self.early_usd:.6f} for the minimum storage duration of what leaves a cold home)"
+        """In dollars, with its parts, but for those that are too small to be shown."""
+        parts = (
+            (self.requests_usd, "requests"),
+            (self.retrieval_usd, "retrieval"),
+            (self.early_usd, "for the minimum storage duration"),
         )
+        if self.usd < _SHOWN_USD:
+            return "less than 0.000001 USD at S3's list prices"
+        shown = ", ".join(f"{usd:.6f} {what}" for usd, what in parts if usd >= _SHOWN_USD)
+        return f"{self.usd:.6f} USD at S3's list prices ({shown})"
 
 
 def move_price(segments: Iterable[SegmentRef], home: str, config: TopicConfig, now_ms: int) -> MovePrice:

@@ -60,10 +60,9 @@ def test_parts_are_as_large_as_those_that_are_made() -> None:
 
 
 def test_it_is_told_in_dollars() -> None:
-    assert price(ARCHIVE, HERE).text == (
-        "0.030017 USD at S3's list prices (0.000017 requests, 0.030000 retrieval, 0.000000 for the minimum storage "
-        "duration of what leaves a cold home)"
-    )
+    assert price(ARCHIVE, HERE).text == ("0.030017 USD at S3's list prices (0.000017 requests, 0.030000 retrieval)")
+    assert price(ARCHIVE, HERE, age_days=0).text.endswith("0.012000 for the minimum storage duration)")
+    assert price(FOLDER, FOLDER + "er").text == "less than 0.000001 USD at S3's list prices"
 
 
 @pytest.mark.parametrize(("target", "gets", "puts"), [(IA, 10, 2), (BUCKET, 262, 260)])
