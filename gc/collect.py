@@ -23,6 +23,7 @@ from lithify.gc.reachable import (
     wants_floor,
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
+from lithify.manifest.ages import young
 from lithify.manifest.commit import Already, Next, Version
 from lithify.manifest.homes import HERE, named_homes, where
 from lithify.manifest.keys import PartitionKeys, SegmentId
@@ -288,7 +289,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     refused = [] if dry_run else await delete([*deleted, *freed])
     refused += away
     if not dry_run:
-        await _forget_homes(files, [home for home in manifest.homes if not elsewhere.get(physical(home))])
+        gone_from = [home for home in manifest.homes if not elsewhere.get(physical(home))]
+        await _forget_homes(files, gone_from, grace_ms)
     ours = manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes
     waits_here = bool(ours or deleted or freed or kept)
     return Pass(
@@ -318,12 +320,15 @@ async def _listed_elsewhere(
     return found, away
 
 
-async def _forget_homes(files: PartitionFiles, homes: Sequence[str]) -> None:
+async def _forget_homes(files: PartitionFiles, homes: Sequence[str], grace_ms: int) -> None:
     """Forget those of `homes` in which nothing is, or may be.
 
     SUBTLE! Read the head, list, then read the jobs; and forget a home only if the head is still that one. Otherwise:
     1. We read the jobs: there is none. 2. A job is admitted, and notes the home in the head. 3. We read that head, and
     forget the home while the job copies segments to it. Test: tests/protocol/test_p18_sweep_of_homes.py
+
+    In a deleted topic nobody ends a job that was left in progress. It counts until its owner has given no sign of life
+    for a grace period.
     """
     for home in homes:
         head = await files.head()
@@ -332,7 +337,10 @@ async def _forget_homes(files: PartitionFiles, homes: Sequence[str]) -> None:
             there = physical(home) != HERE and await every_object(files.keys.segments, physical(home))
         except LithifyError:
             continue  # the sweep has told it, or the next one will
-        if not (there or home in named_homes(head) or may_upload(await files.compactor_state(), home)):
+        state = await files.compactor_state()
+        if head.sealed and state is not None and not young(state.heartbeat_at_ms, await Now(), grace_ms):
+            state = None
+        if not (there or home in named_homes(head) or may_upload(state, home)):
             await files.manifest.commit(ForgetHomes((home,), head.id))
 
 

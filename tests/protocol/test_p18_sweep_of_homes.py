@@ -3,8 +3,10 @@ there (docs/rfcs/0031)."""
 
 from msgspec.structs import replace
 
+from lithify.compactor.job_edits import Heartbeat
 from lithify.gc.collect import Pass, collect, sweep
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, FORMAT_HOMES
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.relocations import CommitRelocation, UseHome
@@ -44,6 +46,22 @@ def test_a_job_protects_its_copies_there_even_after_its_end() -> None:
     sweeps(world)
     assert cold_keys(world) == {KEYS.segment(made.id)}
     assert head(world).homes == (COLD,)
+
+
+def test_a_job_that_was_left_in_a_deleted_topic_protects_a_home_for_a_grace_period() -> None:
+    """No compactor comes back to end it, and the collector would look at the partition for ever."""
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    copied(world, job, head(world).runs[0].segments[0])
+    world.alone(files.manifest.commit(Seal()))
+    homes: list[tuple[str, ...]] = []
+    for _ in range(2):
+        world.alone(files.compactor.commit(Heartbeat(epoch)))
+        sweeps(world, 1)
+        homes.append(head(world).homes)
+    assert homes == [(COLD,)] * 2
+    assert [done.finished for done in sweeps(world)][-1]
+    assert (cold_keys(world), head(world).homes) == (set(), ())
 
 
 def test_a_home_is_forgotten_when_everything_has_come_back() -> None:
