@@ -344,7 +344,7 @@ class Coordinator:
             told = moves.status, moves.reason, moves.error
             return Step(StepEnd.FAILED, moves.reason) if request is None else await ends(request, *told)
         job_id = moves.request.id if moves.request else SegmentId.for_job(reading.manifest.id, await NewId())
-        return await self._begin(reading, freeze_relocation(moves, job_id, reading.now_ms))
+        return await self._begin(reading, freeze_relocation(moves, job_id, reading.config, reading.now_ms))
 
     async def _start(self, reading: Reading, proposal: Proposal) -> Step:
         """Plan, admit and run a job. `reading`: that of the decision."""
