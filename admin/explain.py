@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from lithify.admin.partitions import Answers, Places
-from lithify.compactor.estimate import estimate, target_bytes
+from lithify.compactor.estimate import estimate, estimate_relocation, target_bytes
 from lithify.compactor.policy import (
     Action,
     ActionName,
@@ -28,6 +28,7 @@ from lithify.manifest.debt import Debt, DebtName, NotDue, Work
 from lithify.manifest.jobs import CompactorState, Estimate
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Key
+from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
@@ -102,7 +103,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     owed: Owed
     compactor: Owner | None  # None: there has been none yet
     beside: Beside | None = None  # what relieves the partition while its job runs
-    cold: ColdPrice | None = None  # of what the work takes from cold homes; None: nothing
+    cold: ColdPrice | None = None  # of what a merge or a drop takes from cold homes; None: nothing
+    price: MovePrice | None = None  # of a move between homes
     ranges_exact: bool = False  # the number of ranges in `estimate` is the number that will run
 
     __repr__ = short_repr
@@ -145,9 +147,12 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
     due = action.due if isinstance(action, Propose | Drop) else None
     foretold, counted_all = None, True
     if isinstance(action, Propose):
-        exact = ranges(action.due.units)
-        foretold = estimate(reading, action.due.units, action.due.job_kind, exact)
-        counted_all = exact is not None
+        if action.due.kind == "relocate":
+            foretold = estimate_relocation(action.due.units, reading.config.cold_home)
+        else:
+            exact = ranges(action.due.units)
+            foretold = estimate(reading, action.due.units, action.due.job_kind, exact)
+            counted_all = exact is not None
     elif isinstance(action, Resume):
         foretold = action.job.estimate
     return Explanation(
@@ -161,7 +166,8 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
         sources=tuple(unit.id for unit in due.units) if due else (),
         inputs=tuple(map(_input, due.units)) if due else (),
         estimate=foretold,
-        cold=_cold(due.units, reading) if due else None,
+        cold=_cold(due.units, reading) if due and due.kind != "relocate" else None,
+        price=_price(action, reading),
         ranges_exact=foretold is not None and counted_all,
         passed=decided.passed,
         owed=_owed(debt),
@@ -173,6 +179,17 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
 def _cold(chosen: Sequence[Unit], reading: Reading) -> ColdPrice | None:
     price = cold_price((segment for unit in chosen for segment in unit.segments), reading.config, reading.now_ms)
     return price if price.segments else None
+
+
+def _price(action: Action, reading: Reading) -> MovePrice | None:
+    match action:
+        case Resume(job) | Admit(job):
+            return job.price
+        case Propose(due) if due.kind == "relocate":
+            segments = [segment for unit in due.units for segment in unit.segments]
+            return move_price(segments, reading.config.cold_home, reading.config, reading.now_ms)
+        case _:
+            return None
 
 
 def _input(unit: Unit) -> Input:

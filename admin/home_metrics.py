@@ -20,7 +20,8 @@ _DOLLARS = Metric(
     "lithify_home_request_dollars_total",
     "counter",
     ("home", "request"),
-    "those requests at S3's list prices for the home's storage class; retrieval: what was read there",
+    "those requests at S3's list prices for the home's storage class; retrieval: what was read there, or copied from "
+    "there",
 )
 _BYTES = Metric(
     "lithify_home_request_bytes_total", "counter", ("home", "kind"), "bytes that they have read and written"
@@ -55,7 +56,8 @@ def by_home(homes: Iterable[tuple[str, Store]]) -> list[tuple[Metric, dict[tuple
             made: int = getattr(counts, request)
             found[_REQUESTS.name].add((label, request), made)
             found[_DOLLARS.name].add((label, request), made * request_usd(prices, request))
-        found[_DOLLARS.name].add((label, _RETRIEVAL), counts.bytes_read / GB * prices.retrieved_gb)
+        retrieved = counts.bytes_read + counts.bytes_copied
+        found[_DOLLARS.name].add((label, _RETRIEVAL), retrieved / GB * prices.retrieved_gb)
         found[_BYTES.name].add((label, "read"), counts.bytes_read)
         found[_BYTES.name].add((label, "written"), counts.bytes_written)
         for (_, reason), failed in store.request_times().failures.items():

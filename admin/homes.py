@@ -1,5 +1,7 @@
 """Where the segments of a topic are, and moving them on request (docs/rfcs/0031)."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -14,10 +16,12 @@ from lithify.manifest.jobs import CompactorState, Job
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest
+from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state, held_by
+from lithify.manifest.units import Unit
 from lithify.store.errors import AlreadyExists, InvalidRequest
-from lithify.store.home_names import physical
+from lithify.store.home_names import physical, same_home
 from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
 
@@ -42,6 +46,7 @@ class PartitionHomes(msgspec.Struct, frozen=True, kw_only=True):
     homes: tuple[HomeUse, ...]  # the warehouse first
     due_segments: int  # that the next relocation would move
     due_bytes: int
+    due_price: MovePrice | None = None  # what that would cost; None: nothing is due
     why_none: str  # why nothing is due; "" if something is
     moving: str  # the relocation that is under way, or requested, by its id; "": none
     requested: bool = False  # it waits for a compactor
@@ -76,11 +81,17 @@ def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_
         homes=uses(manifest),
         due_segments=len(chosen),
         due_bytes=sum(unit.bytes for unit in chosen),
+        due_price=_price_of(chosen, config, now_ms),
         why_none=due if isinstance(due, str) else "",
         moving=moving.id if moving else "",
         requested=moving is not None and moving.status == "submitted",
         failed=last.reason if last is not None and last.status == "failed" else "",
     )
+
+
+def _price_of(chosen: Sequence[Unit], config: TopicConfig, now_ms: int) -> MovePrice | None:
+    segments = [segment for unit in chosen for segment in unit.segments]
+    return move_price(segments, config.cold_home, config, now_ms) if segments else None
 
 
 def uses(manifest: Manifest) -> tuple[HomeUse, ...]:
@@ -104,7 +115,8 @@ def _use(manifest: Manifest, home: str) -> HomeUse:
 def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool = False) -> CompactionInfo:
     """To the topic's cold home, or `back` to the warehouse."""
     found = partition_at(known, topic, partition)
-    to = HERE if back else parse(found.topic.config).cold_home
+    config = parse(found.topic.config)
+    to = HERE if back else config.cold_home
     if not back and not to:
         raise InvalidRequest(
             f"topic {topic} has no cold home: set cold.location or cold.storage.class ('lithify topic alter')"
@@ -112,7 +124,8 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
 
     async def request(files: PartitionFiles) -> tuple[Job, int]:
         manifest, now_ms = await files.live_head(), await Now()
-        if not elsewhere(manifest, to):
+        moves = [segment for unit in elsewhere(manifest, to) for segment in unit.segments]
+        if not moves:
             where = f"{topic}/{partition}"
             raise InvalidRequest(f"{where}: nothing to move: {all_there(manifest, to)}")
         state = await files.compactor_state()
@@ -123,7 +136,15 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
                 f"{where}: a move to {told(to)} is under way: 'lithify compaction status {where}/{known_id}'"
             )
         job_id = SegmentId.for_job(manifest.id, await NewId())
-        job = Job(id=job_id, kind="relocate", status="submitted", origin="manual", home=to, created_at_ms=now_ms)
+        job = Job(
+            id=job_id,
+            kind="relocate",
+            status="submitted",
+            origin="manual",
+            home=to,
+            price=move_price(moves, to, config, now_ms),
+            created_at_ms=now_ms,
+        )
         submitted = await files.compactor.commit(Submit(first_state(manifest), job))
         return submitted.result, now_ms
 
@@ -134,7 +155,7 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
 def _under_way(state: CompactorState | None, home: str) -> str | None:
     """The request to move everything to `home` that has not ended, by its id."""
     jobs = () if state is None else state.jobs
-    asked = (job for job in jobs if job.relocates and job.origin == "manual" and job.home == home)
+    asked = (job for job in jobs if job.relocates and job.origin == "manual" and same_home(job.home, home))
     return next((job.id for job in asked if job.active and not job.cancel_requested), None)
 
 

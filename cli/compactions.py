@@ -130,7 +130,14 @@ def _submitted(admin: "Admin", info: "CompactionInfo") -> str:
     topic, partition, _ = info.id.split("/")
     explained = admin.explain(topic, int(partition))
     waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
-    return f"{info.id} {info.status}{waits}"
+    return f"{info.id} {info.status}{_moves(info)}{waits}"
+
+
+def _moves(info: "CompactionInfo") -> str:
+    price = info.price
+    if price is None:
+        return ""
+    return f": moves {counted(price.segments, 'segment')} ({size_text(price.bytes)}) for {price.text}"
 
 
 @command(compaction)
@@ -160,6 +167,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
         ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
         ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
+        *([("price", info.price.text)] if info.price else []),
         *_foretold(info.estimate),
         ("attempts", info.last_attempt),
         ("created", time_text(info.created_at)),
@@ -296,6 +304,8 @@ def _details(each: "Explanation") -> "Iterator[str]":
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
         own = f"{counted(foretold.own_gets, 'GET')} and {counted(foretold.own_puts, 'PUT')}"
         yield f"about {_requests_text(gets, puts)}; the compactor itself makes {own} of these, its workers the others"
+    if each.price is not None:
+        yield f"costs {each.price.text}"
     if each.cold is not None:
         price = each.cold
         yield (

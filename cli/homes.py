@@ -95,8 +95,9 @@ def _next(found: "Sequence[PartitionHomes]") -> Iterator[str]:
         elif each.moving:
             yield f"{where}: segments are moving: 'lithify compaction status {where}/{each.moving}'"
         elif each.due_segments:
-            size = size_text(each.due_bytes)
-            yield f"{where}: {counted(each.due_segments, 'segment')} ({size}) may move to {told(each.cold_home)}"
+            size, costs = size_text(each.due_bytes), f" for {each.due_price.text}" if each.due_price else ""
+            moves = f"{counted(each.due_segments, 'segment')} ({size}) may move to {told(each.cold_home)}"
+            yield f"{where}: {moves}{costs}"
         else:
             yield f"{where}: nothing moves: {each.why_none}"
         if each.failed and not each.moving:

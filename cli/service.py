@@ -148,8 +148,10 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     from lithify.cli.bars import bars
 
     output = invocation.output
-    with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
-        report = compactor.run_once(take_over)
+    with bars(output) as events:
+        compactor = compactor_with(events)
+        with leave_on_signals(compactor.stop), closing(compactor):
+            report = compactor.run_once(take_over)
     if not report.partitions:
         invocation.require_begun()
     output.answer(report, lambda: _show(output, report))

@@ -10,6 +10,7 @@ import msgspec
 
 from lithify.admin.daemon import leave_on_signals
 from lithify.cli.invocation import Invocation
+from lithify.cli.output import tell_cold
 from lithify.cli.records.lines import record_line
 from lithify.cli.terminal import plain_json, warn
 from lithify.log.consumer import RECORDS_MAX
@@ -23,6 +24,7 @@ from lithify.store.port import Pause
 if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
     from lithify.log.snapshot import Snapshot
+    from lithify.log.topic import Topic
 
 __all__ = ["consume", "tail"]
 
@@ -46,7 +48,7 @@ def tail(
         parts = {n: opened.partition(n) for n in numbers}
         starts = {n: None if start is None else _begun(start, part.snapshot()) for n, part in parts.items()}
         followers = {n: part.follower(starts[n], reset).share(places) for n, part in parts.items()}
-        outage = _Outage(topic)
+        outage, cold = _Outage(topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
             for number, follower in followers.items():
@@ -59,7 +61,9 @@ def tail(
                 for number in range(len(followers), opened.partitions_now()) if partition is None else ():
                     followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
             if not found and places.refused == refused:  # readers that waited for a place to sort in have it now
+                cold.tell()
                 invocation.warehouse().driver.answer(Pause(POLL_MS))
+        cold.tell()
 
 
 def _begun(start: "Callable[[Snapshot], int]", snapshot: "Snapshot") -> int:
@@ -89,16 +93,18 @@ def consume(
         opened = invocation.warehouse().topic(topic)
         numbers = None if partition is None else [partition]
         with opened.consumer(name, numbers, auto_offset_reset=reset, stop=leave.is_set) as consumer:
-            outage = _Outage(topic)
+            outage, cold = _Outage(topic), _ColdReads(opened)
             while not leave.is_set() and lines.left > 0:
                 found: list[tuple[int, Record | Gap]] = []
                 with outage.outlasted() if follow else nullcontext():
                     found = consumer.poll(0, max_records=min(lines.left, RECORDS_MAX))
                 if not found and not follow:
-                    return
+                    break
                 if not found:
+                    cold.tell()
                     invocation.warehouse().driver.answer(Pause(POLL_MS))
                 lines.write(found)
+            cold.tell()
 
 
 class _Outage:
@@ -125,6 +131,20 @@ class _Outage:
             if partition in self._of:
                 warn(f"the store answers again; reading {where} continues")
             self._of.discard(partition)
+
+
+class _ColdReads:
+    """Says once that cold homes were read: when all that was there has been written, or at the end."""
+
+    def __init__(self, topic: "Topic") -> None:
+        self._topic = topic
+        self._told = False
+
+    def tell(self) -> None:
+        if not self._told:
+            segments = self._topic.cold_segments_read
+            tell_cold(self._topic.name, segments)
+            self._told = segments > 0
 
 
 class _Lines:

@@ -6,6 +6,7 @@ from lithify.compactor.plan import in_key_order, merge_bytes
 from lithify.manifest.compacted import is_clean
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.jobs import Estimate, Kind, summed_up
+from lithify.manifest.move_price import by_the_store, copying
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.units import Unit
@@ -66,9 +67,11 @@ def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int |
     )
 
 
-def estimate_relocation(chosen: Sequence[Unit]) -> Estimate:
-    """What it takes to move `chosen`, each of one segment: one copy each, a look at it, and what any job takes."""
+def estimate_relocation(chosen: Sequence[Unit], home: str) -> Estimate:
+    """What it takes to move `chosen`, each of one segment, to `home`: copies, looks at them, and what any job takes."""
     size, rows, count = sum(u.bytes for u in chosen), sum(u.rows for u in chosen), len(chosen)
+    moved = [segment for unit in chosen for segment in unit.segments]
+    copies = [copying(each.bytes, by_the_store=by_the_store(each.home, home)) for each in moved]
     return Estimate(
         input_segments=count,
         input_rows=rows,
@@ -77,8 +80,8 @@ def estimate_relocation(chosen: Sequence[Unit]) -> Estimate:
         output_bytes=size,
         ranges=count,
         peak_memory_bytes=_PROCESS_BYTES + 4 * _PART_BYTES,
-        gets=2 * count + size // _PART_BYTES,
-        puts=count + size // _PART_BYTES,
+        gets=sum(each.reads + each.looks for each in copies),
+        puts=sum(each.writes for each in copies),
         own_gets=2 * count + _JOB_GETS,
         own_puts=count + _JOB_PUTS + 1,
         basis="its segments, which are copied as they are",

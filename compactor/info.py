@@ -19,6 +19,7 @@ from lithify.manifest.jobs import (
     last_number,
     summed_up,
 )
+from lithify.manifest.move_price import MovePrice
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.short_repr import short_repr
@@ -69,6 +70,7 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
     counts: MergeCounts
     estimate: Estimate | None  # made at its admission
+    price: MovePrice | None = None  # of a move between homes, when it was requested, then when it was admitted
     peak_memory_bytes: int  # of the worker that took most, once it is finished
     created_at: int
     started_at: int | None
@@ -163,6 +165,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         progress=_progress(job, now_ms),
         counts=job.counts if not job.active else sum((d.counts for d in job.done), start=MergeCounts()),
         estimate=job.estimate,
+        price=job.price,
         peak_memory_bytes=job.peak_memory_bytes,
         created_at=job.created_at_ms,
         started_at=job.started_at_ms,

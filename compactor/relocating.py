@@ -8,9 +8,11 @@ from lithify.compactor.plan import sources_of
 from lithify.compactor.policy import given_up_first
 from lithify.manifest.categories import Category
 from lithify.manifest.cold import all_there, elsewhere, no_room, one_job
+from lithify.manifest.config import TopicConfig
 from lithify.manifest.homes import in_warehouse, told
 from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange, MergeRules, Plan
 from lithify.manifest.model import Manifest
+from lithify.manifest.move_price import move_price
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
 
@@ -87,7 +89,7 @@ def gives_way(job: Job, head: Manifest | None, state: CompactorState | None, err
     return cold and not now.done and error.category in (Category.UNAVAILABLE, Category.STORE_DENIED)
 
 
-def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:
+def freeze_relocation(moves: Moves, job_id: str, config: TopicConfig, now_ms: int) -> Job:
     """The job that does `moves`, ready to be admitted: each segment is a range of its plan."""
     segments = [segment for unit in moves.units for segment in unit.segments]
     plan = Plan(
@@ -109,5 +111,6 @@ def freeze_relocation(moves: Moves, job_id: str, now_ms: int) -> Job:
         plan=plan,
         reason=moves.reason,
         created_at_ms=now_ms,
-        estimate=estimate_relocation(moves.units),
+        estimate=estimate_relocation(moves.units, moves.home),
+        price=move_price(segments, moves.home, config, now_ms),
     )

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
-from lithify.store.home_names import check_home_name, spelled, storage_class
+from lithify.store.home_names import check_home_name, scheme_of, spelled, storage_class
 from lithify.store.homes import Homes
 from lithify.store.urls import shown
 
@@ -56,7 +56,7 @@ def _ask(location: str, homes: Homes) -> None:
 def _place(url: str) -> tuple[str, ...]:
     """The parts of a URL, in one spelling; of a folder without links."""
     parts = urlsplit(url)
-    scheme = {"s3a": "s3", "local": "file", "": "file"}.get(parts.scheme, parts.scheme)
+    scheme = scheme_of(url) if parts.scheme else "file"
     path = str(Path(parts.path).resolve()) if scheme == "file" else parts.path
     return (scheme, parts.netloc, *(part for part in path.split("/") if part))
 

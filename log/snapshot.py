@@ -13,6 +13,7 @@ from lithify.log.positions_in_log import offset_at, offset_of_last
 from lithify.log.record import Record, to_record, whole_records
 from lithify.log.whole import Batches, Whole
 from lithify.manifest.bounds import Bounds
+from lithify.manifest.homes import named_homes
 from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -88,6 +89,11 @@ class Snapshot:
     @property
     def next_offset(self) -> int:
         return self._manifest.next_offset
+
+    @property
+    def homes(self) -> frozenset[str]:
+        """The other homes than the warehouse in which its segments are, by their names."""
+        return named_homes(self._manifest)
 
     @property
     def cold_segments_read(self) -> int:

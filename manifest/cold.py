@@ -10,6 +10,7 @@ from lithify.manifest.homes import HERE, told
 from lithify.manifest.model import HOMES_MAX, RETIRED_MAX, Manifest, SegmentRef
 from lithify.manifest.units import Unit, unit_of
 from lithify.manifest.words import counted, span_text
+from lithify.store.home_names import same_home
 
 __all__ = [
     "RELOCATE_BYTES_MAX",
@@ -47,7 +48,7 @@ def to_relocate(manifest: Manifest, config: TopicConfig, now_ms: int, held: froz
     if full is not None:
         return full
     old = list(_cold(manifest, config, now_ms))
-    cold = [unit for unit in old if unit.segments[0].home != home]
+    cold = [unit for unit in old if not same_home(unit.segments[0].home, home)]
     if not cold:
         return _why_none_is_old(manifest, config, now_ms)
     free = [unit for unit in cold if unit.segments[0].id not in held]
@@ -60,7 +61,7 @@ def to_relocate(manifest: Manifest, config: TopicConfig, now_ms: int, held: froz
 def _why_none_is_old(manifest: Manifest, config: TopicConfig, now_ms: int) -> str:
     """Which of the conditions no segment meets, and what would change that."""
     home = config.cold_home
-    stay = [segment for run in manifest.runs for segment in run.segments if segment.home != home]
+    stay = [segment for run in manifest.runs for segment in run.segments if not same_home(segment.home, home)]
     if not stay:
         return all_there(manifest, home)
     if config.local_retention_ms < 0 and config.local_retention_bytes < 0:
@@ -69,7 +70,7 @@ def _why_none_is_old(manifest: Manifest, config: TopicConfig, now_ms: int) -> st
             "or move everything now with 'lithify home relocate'"
         )
     unkept = msgspec.structs.replace(config, hot_retain_segments=0)
-    kept = [unit for unit in _cold(manifest, unkept, now_ms) if unit.segments[0].home != home]
+    kept = [unit for unit in _cold(manifest, unkept, now_ms) if not same_home(unit.segments[0].home, home)]
     if kept:
         are = "is old enough, but it is" if len(kept) == 1 else "are old enough, but they are"
         return (
@@ -117,7 +118,7 @@ def one_job(found: Sequence[Unit]) -> tuple[Unit, ...]:
 
 def elsewhere(manifest: Manifest, home: str) -> list[Unit]:
     """The segments that are not in `home`, each as a unit, oldest first. Of the warehouse's own those of runs only."""
-    found = [unit for unit in _singly(manifest) if unit.segments[0].home != home]
+    found = [unit for unit in _singly(manifest) if not same_home(unit.segments[0].home, home)]
     return sorted(found, key=lambda unit: unit.max_offset)
 
 

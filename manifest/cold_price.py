@@ -32,14 +32,14 @@ class ColdPrice(msgspec.Struct, frozen=True, kw_only=True):
 def cold_price(segments: Iterable[SegmentRef], config: TopicConfig, now_ms: int) -> ColdPrice:
     """Of those of `segments` that are outside the warehouse.
 
-    When a copy was made is not in the manifest. It is no older than the time since its newest record had the age
-    local.retention.ms, so at least the rest of the duration from then is paid.
+    A copy's age counts from its own writing. An earlier lithify did not note that: such a copy is no older than the
+    time since its newest record had the age local.retention.ms, so at least the rest of the duration from then is paid.
     """
     cold = [ref for ref in segments if not in_warehouse(ref)]
     retrieval = early = 0.0
     for ref in cold:
         prices, size_gb = prices_of(ref.home), ref.bytes / GB
-        moved_ms = ref.max_timestamp_ms + max(config.local_retention_ms, 0)
+        moved_ms = ref.moved_ms or ref.max_timestamp_ms + max(config.local_retention_ms, 0)
         left_days = prices.days_min - min(max(now_ms - moved_ms, 0) / DAY_MS, prices.days_min)
         retrieval += prices.retrieved_gb * size_gb
         early += prices.stored_gb_month * size_gb * left_days / MONTH_DAYS

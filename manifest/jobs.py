@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.categories import Category
 from lithify.manifest.model import FORMAT, FORMAT_HOMES, KIND, Numbered, SegmentRef
+from lithify.manifest.move_price import MovePrice
 from lithify.store.port import HERE
 
 __all__ = [
@@ -235,6 +236,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     paced_to_ms: int | None = None  # when its throttle lets the next job start; None: it had none
     counts: MergeCounts = MergeCounts()
     estimate: Estimate | None = None
+    price: MovePrice | None = None  # of a relocation: when it was requested, then when it was admitted
     peak_memory_bytes: int = 0  # of a finished job: of its worker that took most
     # What is left of the plan and the outputs of a finished job (`summed_up`):
     output_segments: int = 0

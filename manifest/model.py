@@ -140,6 +140,8 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     max_horizon_ms: int | None = None  # and the latest
     order: str = "key"  # "key": by (key, offset); "offset": by offset
     added_at: int = 0  # the manifest that made it live
+    # When it was moved to its home, by that commit's clock. 0: it was written where it is, or by an earlier lithify.
+    moved_ms: int = 0
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
 
 

@@ -116,7 +116,7 @@ class CommitRelocation:
         refused = self._refusal(head, len(jobs))
         if refused is not None:
             return Refused(refused)
-        copies = dict(self.copies)
+        copies = {each: _arrived(copy, now_ms) for each, copy in self.copies}
 
         def moved(segments: Sequence[SegmentRef]) -> tuple[SegmentRef, ...]:
             return tuple(replace(copies[s.id], added_at=number) if s.id in copies else s for s in segments)
@@ -139,7 +139,7 @@ class CommitRelocation:
         gone = [each for each, _ in self.copies if each not in live]
         if gone:
             return InvalidRequest(f"{where}: {len(gone)} of its segments are no longer live ({min(gone)} …)")
-        if any(replace(copy, id=s, home=live[s].home, added_at=live[s].added_at) != live[s] for s, copy in self.copies):
+        if any(_as_it_was(copy, live[s]) != live[s] for s, copy in self.copies):
             return InvalidRequest(f"{where}: a copy is not what it was copied from")
         unknown = sorted({copy.home for _, copy in self.copies} - {HERE, *head.homes})
         if unknown:
@@ -149,3 +149,13 @@ class CommitRelocation:
         if len(head.retired) + len(self.copies) > RETIRED_MAX:
             return Unavailable(f"{where}: {waiting_text(head)}")
         return None
+
+
+def _arrived(copy: SegmentRef, now_ms: int) -> SegmentRef:
+    """A class's minimum storage duration counts from then on. In the warehouse nothing counts."""
+    return replace(copy, moved_ms=0 if copy.home == HERE else now_ms)
+
+
+def _as_it_was(copy: SegmentRef, was: SegmentRef) -> SegmentRef:
+    """`copy`, with what a move changes as it is in `was`."""
+    return replace(copy, id=was.id, home=was.home, added_at=was.added_at, moved_ms=was.moved_ms)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lithify.manifest.homes import told, where
 from lithify.manifest.jobs import MergeCounts
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.move_price import copying
 from lithify.segment.segments import Segments
 from lithify.segment.task import MoveTask, TaskResult
 from lithify.store.copying import copy
@@ -16,8 +17,6 @@ from lithify.store.errors import Corrupt, NotFound
 from lithify.store.homes import Homes
 
 __all__ = ["move"]
-
-_GETS, _PUTS = 2, 1  # the bytes and the copy's size, and the copy
 
 
 def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
@@ -29,12 +28,16 @@ def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
     check()
     segment = task.segment
     copied = replace(
-        segment, id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()), home=task.home, added_at=0
+        segment,
+        id=SegmentId.for_output(task.job, task.attempt, task.range_index, new_id()),
+        home=task.home,
+        added_at=0,
+        moved_ms=0,  # as added_at, the commit sets it
     )
     source, segments = where(task.keys, segment), Segments(task.keys, homes)
     segments.refuse_unreachable([segment, copied])
     try:
-        copy(
+        by_the_store = copy(
             homes,
             source,
             where(task.keys, copied),
@@ -50,13 +53,14 @@ def move(task: MoveTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
         segments.verify_quick(copied)
     except Corrupt as error:
         raise Corrupt(f"the copy in {told(task.home)} cannot be read: {error}", error.key) from error
+    made = copying(segment.bytes, by_the_store=by_the_store)
     counts = MergeCounts(
         rows_in=segment.rows,
         rows_out=segment.rows,
         bytes_read=segment.bytes,
         bytes_written=segment.bytes,
-        gets=_GETS,
-        puts=_PUTS,
+        gets=made.reads + made.looks,
+        puts=made.writes,
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return TaskResult(

@@ -4,6 +4,7 @@ Tasks travel, as JSON or pickled. They have references and bounds, never rows or
 the bounds of keys.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.manifest.places_of_keys import KeyPlaces
 
-__all__ = ["Beside", "Hold", "ReadTask", "View"]
+__all__ = ["Beside", "Hold", "ReadTask", "View", "cold_segments", "homes_needed"]
 
 View = Literal["latest", "log"]
 """`latest`: the latest record of each key, as `scan` shows it. `log`: every stored record, as `read` does."""
@@ -81,3 +82,13 @@ class ReadTask(msgspec.Struct, frozen=True, kw_only=True):
         """What is read of segments. SUBTLE! For `latest` the end of the offsets is no bound of it: the record that
         supersedes may be above the end. Test: tests/log/test_plans.py"""
         return self.bounds if self.view == "log" else msgspec.structs.replace(self.bounds, to_offset=None)
+
+
+def homes_needed(tasks: Iterable[ReadTask]) -> frozenset[str]:
+    """Those that whoever reads `tasks` opens."""
+    return frozenset(ref.home for task in tasks for ref in task.segments)
+
+
+def cold_segments(tasks: Iterable[ReadTask]) -> int:
+    """How many segments outside the warehouse `tasks` read, each counted once."""
+    return len({(task.keys, ref.id) for task in tasks for ref in task.segments if not in_warehouse(ref)})

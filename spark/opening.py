@@ -21,8 +21,11 @@ T = TypeVar("T")
 
 class Opened(NamedTuple):
     topic: Topic
-    spec: StoreSpec
     driver: Driver
+
+    def spec(self, needed: Iterable[str] = ()) -> StoreSpec:
+        """How executors open the warehouse, and the homes that they need."""
+        return self.driver.homes.spec(needed)
 
     def each(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
         """As `Driver.each`, side by side if the store is far; but raises the first failure, once all have ended."""
@@ -45,7 +48,7 @@ def opened(common: Common) -> Opened:
             "log: give credentials to the driver and the executors in another way, as environment variables"
         )
     driver = Driver(homes)
-    return Opened(Warehouse(driver).topic(common.topic), spec, driver)
+    return Opened(Warehouse(driver).topic(common.topic), driver)
 
 
 def topic_on_executor(spec: StoreSpec, topic: str) -> Topic:

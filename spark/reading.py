@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark_lithify.cold import tell_cold
 from pyspark_lithify.columns import for_spark
 from pyspark_lithify.options import ReadOptions
 from pyspark_lithify.telling import told, told_while_read
@@ -50,10 +51,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from pyspark_lithify.opening import opened
 
+        from lithify.segment.read_task import homes_needed
+
         found = opened(self._options.common)
         tasks = planned(found, self._options, self._columns)
+        tell_cold(self._options.common.topic, tasks)
+        spec = found.spec(homes_needed(tasks))
         # An empty list makes Spark call `read` with an InputPartition of its own.
-        return [ReadPartition(task, found.spec) for task in tasks] or [ReadPartition(None, found.spec)]
+        return [ReadPartition(task, spec) for task in tasks] or [ReadPartition(None, spec)]
 
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

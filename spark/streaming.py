@@ -2,6 +2,7 @@
 transaction for each batch of a query."""
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
+from pyspark_lithify.cold import tell_cold
 from pyspark_lithify.columns import for_spark
 from pyspark_lithify.offsets import limited, read_offsets, spell_offsets, stretches
 from pyspark_lithify.options import StreamReadOptions, WriteOptions
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
+    from lithify.segment.read_task import ReadTask
     from lithify.store.port import StoreSpec
 
 __all__ = ["StreamReader", "StreamWriter", "Stretch", "as_before"]
@@ -62,7 +65,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._found: Opened | None = None
         self._last: dict[int, range] | None = None  # of a query with the trigger AvailableNow
-        self._seen: dict[int, range] | None = None  # the logs, as last asked for
+        self._seen: Sequence[Snapshot] | None = None  # of each partition, as last asked for
+        self._told_cold = False
 
     @told
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
@@ -105,18 +109,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Spark asks for its metrics, right after `latestOffset`: no further look at the store."""
-        logs = self._logs() if self._seen is None else self._seen
+        logs = self._logs() if self._seen is None else _logs_of(self._seen)
         return self._spelled({number: log.stop for number, log in logs.items()})
 
     @told
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A partition that the start does not name was added since: it is read from its first record."""
-        opened, begin = self._open(), self._read(start)
+        opened, begin, ends = self._open(), self._read(start), self._read(end)
+        spec = opened.spec(self._homes_needed())
+        self._tell_cold(begin, ends)
         found: list[InputPartition] = []
-        for number, last in self._read(end).items():
+        for number, last in ends.items():
             for first, stop in stretches(begin.get(number, 0), last, self._options.rows_per_task):
                 stretch = Stretch(opened.topic.name, opened.topic.topic_id, number, first, stop)
-                found.append(StretchPartition(stretch, opened.spec))
+                found.append(StretchPartition(stretch, spec))
         return found
 
     @told_while_read
@@ -145,9 +151,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _logs(self) -> dict[int, range]:
         """The offsets of each partition's log now, from its start to its end; all partitions are asked together."""
-        partitions = self._topic().snapshot().partitions
-        self._seen = {number: range(each.log_start_offset, each.next_offset) for number, each in enumerate(partitions)}
-        return self._seen
+        self._seen = self._topic().snapshot().partitions
+        return _logs_of(self._seen)
+
+    def _homes_needed(self) -> frozenset[str]:
+        """Those in which executors may find a segment. They read the newest manifest, which may be a later one: so
+        where segments go counts, too."""
+        if self._seen is None and "homes" in self._options.common.storage_options:
+            self._logs()  # of a batch that is repeated after a restart nothing was asked yet
+        named = (snapshot.homes for snapshot in self._seen or ())
+        return frozenset((self._topic().parsed_config.cold_home,)).union(*named)
+
+    def _tell_cold(self, begin: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        """Once for a query, at its first batch that reads there; not of a batch that is repeated after a restart."""
+        if not self._told_cold:
+            named = [(number, each) for number, each in enumerate(self._seen or ()) if each.homes]
+            tasks = [_whole(each, begin.get(number, 0), ends.get(number, 0)) for number, each in named]
+            self._told_cold = tell_cold(self._options.common.topic, itertools.chain.from_iterable(tasks))
 
     def _spelled(self, offsets: Mapping[int, int]) -> dict[str, Any]:
         topic = self._topic()
@@ -185,6 +205,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidRequest(
                 f"startingOffsets names partition {strange[0]}; topic {self._options.common.topic} has {len(found)}"
             )
+
+
+def _whole(snapshot: "Snapshot", start: int, end: int) -> "list[ReadTask]":
+    """What a stretch of its log is read from. Asks the store for nothing."""
+    start, end = max(start, snapshot.log_start_offset), min(end, snapshot.next_offset)
+    if start >= end:
+        return []
+    return snapshot.plan(view="log", start_offset=start, end_offset=end, columns=["offset"], tasks=1)
+
+
+def _logs_of(snapshots: "Sequence[Snapshot]") -> dict[int, range]:
+    return {number: range(each.log_start_offset, each.next_offset) for number, each in enumerate(snapshots)}
 
 
 def restored(where: str, at: int, end: int | None) -> Exception:

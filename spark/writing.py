@@ -74,7 +74,7 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
     from lithify.store.driver import new_id
 
     found = opened(options.common)
-    topic, spec = found.topic, found.spec
+    topic, spec = found.topic, found.spec()
     count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
     if txn is not None:
         count = former.count_for(txn, count)

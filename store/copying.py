@@ -36,15 +36,15 @@ _PIECE_BYTES = 8 << 20
 _AHEAD = 2  # pieces that are under way beside the one that is written: with the output's, some 64 MiB
 
 
-def copy(homes: Homes, source: tuple[str, str], target: tuple[str, str], *, size: int, checksum: str) -> None:
+def copy(homes: Homes, source: tuple[str, str], target: tuple[str, str], *, size: int, checksum: str) -> bool:
     """Copy the object `source` to `target`, both (home, key). `size` and `checksum` (XXH3-64, in hexadecimal) are those
-    that the object was written with.
+    that the object was written with. Returns whether the store itself made the copy.
 
     Raises NotFound if there is no source, Corrupt if its bytes differ, Unavailable (or AccessDenied, InvalidRequest),
     which names the home, if a store does not answer, refuses, or is full. Then nothing is left under the new key, or,
     if the target's store is away, only what a sweep deletes. Requires: nobody else writes the new key.
     """
-    _Copy((homes.store(source[0]).once(), source[1]), (homes.store(target[0]), target[1]), size, checksum).make()
+    return _Copy((homes.store(source[0]).once(), source[1]), (homes.store(target[0]), target[1]), size, checksum).make()
 
 
 class _Copy:
@@ -54,8 +54,9 @@ class _Copy:
         self._size = size
         self._checksum = checksum
 
-    def make(self) -> None:
-        if not self._by_the_store():
+    def make(self) -> bool:
+        by_the_store = self._by_the_store()
+        if not by_the_store:
             self._streamed()
             if isinstance(innermost(self._target), FsspecStore):
                 self._read_back()  # S3 checks each part that it is sent, and a local file is synced
@@ -67,6 +68,7 @@ class _Copy:
                 f"{self._new_name}: the store has {there} of the {self._size} bytes that were copied; nothing is lost, "
                 "try again"
             )
+        return by_the_store
 
     def _by_the_store(self) -> bool:
         """Whether the store made the copy. If it refuses to, the bytes are streamed: whatever hinders that, too, will
@@ -79,9 +81,10 @@ class _Copy:
                 requests = target.copy_from(source, self._key, self._new_key, self._size)
             except (AccessDenied, InvalidRequest):
                 return False
-            for layer in layers(self._target):
-                if isinstance(layer, Metered):
-                    layer.count_copy(requests)
+            for layer in _metered(self._target):
+                layer.count_copy(requests)
+            for layer in _metered(self._source):
+                layer.count_copied(self._size)
             told, told_of_copy = source.told_checksums(self._key), target.told_checksums(self._new_key)
         if not told.items() & told_of_copy.items():
             self._read_back()
@@ -137,6 +140,10 @@ class _Copy:
     @property
     def _new_name(self) -> str:
         return f"{shown(self._target.url)}/{self._new_key}"
+
+
+def _metered(store: Store) -> Iterator[Metered]:
+    return (layer for layer in layers(store) if isinstance(layer, Metered))
 
 
 def _pieces(store: Store, key: str, size: int) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """What the name of a home means, and which of them this lithify can open (docs/rfcs/0031). Opens nothing."""
 
+import functools
 from collections.abc import Callable, Collection, Iterator
 
 import fsspec
@@ -8,21 +9,43 @@ from lithify.store.errors import InvalidRequest
 from lithify.store.port import HERE
 from lithify.store.urls import shown
 
-__all__ = ["CLASS", "STORAGE_CLASSES", "Names", "check_home_name", "physical", "spelled", "storage_class"]
+__all__ = [
+    "CLASS",
+    "SAME_SCHEMES",
+    "STORAGE_CLASSES",
+    "Names",
+    "check_home_name",
+    "physical",
+    "same_home",
+    "scheme_of",
+    "spelled",
+    "storage_class",
+]
 
 STORAGE_CLASSES = ("STANDARD", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR", "EXPRESS_ONEZONE")
 """Those of S3 whose objects can be read at once."""
 
 CLASS = "class:"  # begins the name of a home that is a storage class
 _ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
-_SAME = {"s3a": "s3", "local": "file"}
+SAME_SCHEMES = {
+    "s3a": "s3",
+    "local": "file",
+    "gcs": "gs",
+    "az": "abfs",
+    "abfss": "abfs",
+    "ssh": "sftp",
+    "arrow_hdfs": "hdfs",
+    "tosfs": "tos",
+}
+"""Schemes that name what another one names, too."""
+
 _OWN_SCHEMES = frozenset({"s3", "s3a", "file", "local", "memory"})
 
 
 def scheme_of(url: str) -> str:
     """The kind of store that a URL names, in its one spelling."""
     scheme = url.partition("://")[0].lower()
-    return _SAME.get(scheme, scheme)
+    return SAME_SCHEMES.get(scheme, scheme)
 
 
 def storage_class(home: str) -> str | None:
@@ -35,6 +58,13 @@ def physical(home: str) -> str:
     return HERE if storage_class(home) is not None else home
 
 
+def same_home(one: str, other: str) -> bool:
+    """Whether two names are of one home. A manifest may have a spelling that an earlier release took as it was: what
+    lies there need not move to itself."""
+    return one == other or spelled(one) == spelled(other)
+
+
+@functools.lru_cache(maxsize=256)  # asked for each segment of a manifest
 def spelled(home: str) -> str:
     """The one spelling of a home's name: two spellings would be two homes in the same place. ('..' stays: with links it
     may mean anything.)"""

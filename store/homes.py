@@ -1,6 +1,6 @@
 """The stores in which segments live."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import InvalidRequest, Unavailable
-from lithify.store.home_names import Names, physical
+from lithify.store.home_names import Names, physical, spelled
 from lithify.store.own_lock import OwnLock
 from lithify.store.owners import claim_home, require_owner
 from lithify.store.port import HERE, Store, StoreSpec
@@ -73,12 +73,13 @@ class Homes:
         found = self._stores.get(home)
         return self._open(home) if found is None else found
 
-    def spec(self) -> StoreSpec:
-        """How another process opens these homes. Holds no secret."""
+    def spec(self, needed: Iterable[str] = ()) -> StoreSpec:
+        """How another process opens the warehouse, and those homes that are `needed` there. No other home is opened for
+        that: it may be away, or need what is not installed here. Holds no secret."""
         if self._opener is None:
             return self.here.spec()
         own: dict[str, StoreSpec] = {}
-        for home in self._opener.own:
+        for home in frozenset(map(spelled, needed)) & frozenset(self._opener.own):
             with suppress(Unavailable):  # whoever needs it will hear of that
                 own[home] = self.store(home).spec()
         return replace(self.here.spec(), homes=own, timeout_s=self._opener.timeout_s)

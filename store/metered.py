@@ -155,6 +155,10 @@ class Metered(Wrapped):
         """The store copied an object in so many requests, at the price of a PUT."""
         self._count(puts=requests)
 
+    def count_copied(self, size: int) -> None:
+        """The store copied an object of so many bytes that lies here."""
+        self._count(bytes_copied=size)
+
     def _count(self, **more: int) -> None:
         with _lock:
             for name, number in more.items():

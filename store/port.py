@@ -228,6 +228,7 @@ class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
     deletes: int = 0  # of up to 1,000 keys each
     bytes_read: int = 0
     bytes_written: int = 0
+    bytes_copied: int = 0  # of objects that the store itself copied from here: they were retrieved, and came nowhere
     conflicts: int = 0  # of the creates, those that found another body, or their own from an earlier attempt
 
     @property

@@ -19,7 +19,7 @@ from lithify.cli.records.parts import Where, check_travels, in_parts, where_to_w
 from lithify.cli.records.sinks import open_sink
 from lithify.log.read_task import read_task
 from lithify.log.topic import Topic
-from lithify.segment.read_task import ReadTask
+from lithify.segment.read_task import ReadTask, homes_needed
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import Homes
 from lithify.store.opening_homes import opened_spec
@@ -49,7 +49,7 @@ def export_folder(
     tasks = _planned(topic, latest, partition, checkpoint)
     where = where_to_work(where, sum(task.bytes for task in tasks))
     if where.engine == "spark":
-        spec = homes.spec()
+        spec = homes.spec(homes_needed(tasks))
         check_travels(spec)
         part = functools.partial(_on_worker, tasks, spec, target, dict(options))
     else:

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import lithify
+from lithify.manifest.move_price import MovePrice
 from tests.browser.pages import Watched
 from tests.browser.world import World, records
 
@@ -127,3 +128,23 @@ def test_homes_say_whose_segments_they_hold(page: Page) -> None:
         "return [...homesOf(survey).querySelectorAll('tbody tr')].map((row) => row.cells[2].textContent); }"
     )
     assert page.evaluate(text, survey) == ["orders, users", "users"]
+
+
+@pytest.mark.parametrize(
+    ("price", "told"),
+    [
+        (
+            (0.0000166, 0.03, 0.004),
+            "0.034017 USD at S3's list prices (0.000017 requests, 0.030000 retrieval, 0.004000 for the minimum storage "
+            "duration)",
+        ),
+        ((0.0000004, 0, 0), "less than 0.000001 USD at S3's list prices"),
+        ((0.0001, 0, 0), "0.000100 USD at S3's list prices (0.000100 requests)"),
+    ],
+)
+def test_a_move_tells_its_price(page: Page, price: tuple[float, float, float], told: str) -> None:
+    """As the command line does."""
+    names = ("requests_usd", "retrieval_usd", "early_usd")
+    given = dict(zip(names, price, strict=True))
+    assert page.evaluate(CALL, ["static/words.js", "priceText", [given]]) == told
+    assert MovePrice(segments=1, bytes=1, **given).text == told

@@ -29,12 +29,28 @@ def cold(on_files: Lithify, tmp_path: Path) -> Lithify:
     [
         *(("scan", "users"), ("read", "users"), ("get", "users", "k1")),
         *(("export", "users", "--to", "-"), ("why", "users", "k1")),
+        *(("read", "users", "--follow", "--limit", "3"), ("read", "users", "--consumer", "c")),
+        ("read", "users", "--follow", "--limit", "3", "--consumer", "d"),
     ],
 )
 def test_it_is_said_once(cold: Lithify, words: tuple[str, ...]) -> None:
     result = cold(*words)
     assert result.exit_code == 0, result.stderr
     assert result.stderr == TOLD
+
+
+def test_a_tail_says_it_when_it_has_caught_up(cold: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again at its end, nor before what it waits for."""
+    appended: list[str] = []
+
+    def pause(_ms: int) -> None:
+        if not appended:
+            appended.append(cold.ok("append", "users", input=changes(1)))
+
+    monkeypatch.setattr("lithify.store.driver.pause", pause)
+    result = cold("read", "users", "--follow", "--limit", "8")
+    assert (result.exit_code, result.stderr) == (0, TOLD)
+    assert appended
 
 
 def test_nothing_is_said_of_what_is_hot(cold: Lithify) -> None:

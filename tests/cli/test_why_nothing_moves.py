@@ -102,3 +102,25 @@ def test_a_home_that_is_away_is_told(users: Lithify, tmp_path: Path) -> None:
     assert "is away" not in told(users)
     (tmp_path / "cold").rename(tmp_path / "unmounted")
     assert re.search(r"users/0: file://\S+cold is away: .*is the home mounted\?", told(users))
+
+
+COSTS = r"less than 0\.000001 USD at S3's list prices"
+
+
+def test_a_move_tells_its_price(users: Lithify) -> None:
+    """Before it is made, whoever asks for it."""
+    merged(users)
+    users.ok("topic", "alter", "users", "--config", "local.retention.bytes=0")
+    assert re.search(rf"users/0: 1 segment \(\S+ \S+\) may move to file://\S+ for {COSTS}", told(users))
+    (explained,) = users.json("compaction", "explain", "users")
+    assert (explained["kind"], explained["price"]["segments"], explained["cold"]) == ("relocate", 1, None)
+    assert explained["estimate"]["puts"] == 1
+    (status,) = users.json("home", "status", "users")
+    assert status["due_price"] == explained["price"]
+    assert re.search(f"costs {COSTS}", " ".join(users.ok("compaction", "explain", "users").split()))
+    asked = users.ok("home", "relocate", "users")
+    assert re.search(rf"submitted: moves 1 segment \(\S+ \S+\) for {COSTS}", " ".join(asked.split()))
+    users.ok("compactor", "run", "--once", "--engine", "local")
+    (moved,) = [each for each in users.json("compaction", "list") if each["kind"] == "relocate"]
+    assert moved["price"]["bytes"] == status["due_bytes"]
+    assert re.search(f"price {COSTS}", " ".join(users.ok("compaction", "status", moved["id"]).split()))

@@ -79,6 +79,22 @@ def test_a_minimum_duration_runs_out() -> None:
     assert early(-5) == pytest.approx(whole), "records from the future"
 
 
+def test_the_age_of_a_copy_counts_from_its_own_writing() -> None:
+    """What size moves may hold old records, and be a day old."""
+    settings = config(local_retention_bytes="0", cold_storage_class="GLACIER_IR")
+    prices = CLASSES["GLACIER_IR"]
+
+    def early(moved_days_ago: float) -> float:
+        found = part(1, ARCHIVE, age_ms=500 * DAY_MS).runs[0].segments[0]
+        moved = replace(found, moved_ms=NOW_MS - round(moved_days_ago * DAY_MS))
+        return cold_price([moved], settings, NOW_MS).early_usd
+
+    whole = prices.stored_gb_month * prices.days_min / 30
+    assert early(0) == pytest.approx(whole)
+    assert early(45) == pytest.approx(whole / 2)
+    assert early(91) == 0
+
+
 def test_no_class_has_a_longer_minimum_than_the_payback() -> None:
     assert max(prices.days_min for prices in CLASSES.values()) == PAYBACK_DAYS
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lithify.manifest.codec import encode
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, KeyRange, MergeRules, Plan
 from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest, Numbered, Retired, SortedRun
+from lithify.manifest.move_price import MovePrice
 from tests.golden import make
 from tests.golden.make import FOLDER, HEAD, JOB, L0, PARTITION
 
@@ -62,11 +63,28 @@ COMPACTOR_RELOCATION = CompactorState(
         ),
     ),
 )
+MANIFEST_MOVED = replace(
+    MANIFEST_HOMES,
+    id=23,
+    runs=(SortedRun(id=JOB, reaches_to=90, segments=(replace(COLD_REF, moved_ms=1_760_000_000_321),)),),
+)
+COMPACTOR_PRICED = replace(
+    COMPACTOR_RELOCATION,
+    id=20,
+    jobs=(
+        replace(
+            COMPACTOR_RELOCATION.jobs[0],
+            price=MovePrice(segments=1, bytes=1_234, requests_usd=0.25, retrieval_usd=0.5, early_usd=0.125),
+        ),
+    ),
+)
 FILES: dict[str, Numbered] = make.FILES | {
+    "manifest-moved": MANIFEST_MOVED,
+    "compactor-priced": COMPACTOR_PRICED,
     "manifest-homes": MANIFEST_HOMES,
     "compactor-relocation": COMPACTOR_RELOCATION,
 }
-FORMATS = {"manifest-homes": FORMAT_HOMES, "compactor-relocation": FORMAT_HOMES}
+FORMATS = dict.fromkeys(("manifest-homes", "manifest-moved", "compactor-relocation", "compactor-priced"), FORMAT_HOMES)
 """Of the files that have a later format than the first."""
 
 

@@ -7,10 +7,13 @@ import pytest
 import structlog
 
 import lithify
+from lithify.log.cold_homes import check_cold_home
 from lithify.store.driver import new_id
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
+from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
 from lithify.store.port import ObjectInfo
+from lithify.store.wrapped import Wrapped
 from lithify.testing.server import S3Server
 
 SetIt = Callable[[lithify.Warehouse, str], object]
@@ -91,3 +94,16 @@ def _answers(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         return head(self, key)
 
     monkeypatch.setattr(MemoryStore, "head", answer)
+
+
+class _InGcs(Wrapped):
+    @property
+    def url(self) -> str:
+        return "gcs://bucket/warehouse"
+
+
+def test_another_scheme_of_the_warehouses_own_place_is_refused() -> None:
+    homes = only_here(_InGcs(MemoryStore()))
+    for location in ("gs://bucket/warehouse/cold", "GCS://bucket"):
+        with pytest.raises(InvalidRequest, match="own place"):
+            check_cold_home({"cold.location": location}, homes)

@@ -4,6 +4,7 @@ forgets a home in which something is (docs/rfcs/0031)."""
 import pytest
 from msgspec.structs import replace
 
+from lithify.compactor.job_edits import Admit
 from lithify.compactor.own_home import home_refuses
 from lithify.compactor.relocating import gives_way
 from lithify.gc.collect import sweep
@@ -28,6 +29,20 @@ def test_a_relocation_whose_answer_was_lost_is_committed_once() -> None:
     once = head(world)
     world.alone(files.manifest.commit(edit))
     assert head(world) == once
+
+
+def test_a_copy_says_when_it_was_moved_and_what_comes_back_does_not() -> None:
+    """Another clock than that of the commit would be that of a worker."""
+    world, files, epoch = compacted()
+    made = moved(world, files, epoch)
+    there = head(world)
+    assert [s.moved_ms for s in there.runs[0].segments] == [there.committed_at_ms]
+    job = relocation(there, id=SegmentId.for_job(there.id, "b" * 16), home=HERE)
+    world.now_ms += 5
+    world.alone(files.compactor.commit(Admit(epoch, job, "worker")))
+    back = replace(there.runs[0].segments[0], id=SegmentId.for_output(job.id, 1, 0, "1" * 16), home=HERE, added_at=0)
+    world.alone(files.manifest.commit(CommitRelocation(epoch, job.id, ((made.id, back),), ())))
+    assert [s.moved_ms for s in head(world).runs[0].segments] == [0]
 
 
 def test_a_relocation_without_copies_is_committed_once() -> None:

@@ -40,7 +40,10 @@ MAY_CHANGE = {
 BY_CLAIM = frozenset(("attempts", "failed_attempts"))
 BY_PROGRESS = frozenset(("attempts", "counted", "done", "failed_attempts"))
 BY_ADMISSION = frozenset(
-    ("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate", "attempts")
+    (
+        *("kind", "status", "sources", "segments", "destination", "plan", "reason", "started_at_ms", "estimate"),
+        *("price", "attempts"),
+    )
 )
 
 

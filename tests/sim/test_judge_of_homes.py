@@ -85,8 +85,8 @@ def test_a_relocation_takes_what_is_due(admitted: Json, held: str, requests: lis
 
 def moved(**more: str | int) -> Json:
     """After `a` was moved."""
-    copy = segment("a2", 1, 30, COLD) | {"added_at": 8} | more
-    after = log(id=8, retired=[{"id": "a"}], completed_jobs=[{"id": "j"}])
+    copy = segment("a2", 1, 30, COLD) | {"added_at": 8, "moved_ms": 80} | more
+    after = log(id=8, committed_at_ms=80, retired=[{"id": "a"}], completed_jobs=[{"id": "j"}])
     after["runs"] = [{"id": "r", "segments": [copy, segment("b", 2, 20)]}]
     return after
 
@@ -100,6 +100,7 @@ def moved(**more: str | int) -> Json:
         (moved(store="s3://other"), "it was moved to"),
         (moved(added_at=1), "it was moved to"),
         (moved(max_ts_ms=31), "changes max_ts_ms"),
+        (moved(moved_ms=0), "was moved at 0, and it was at 80"),
         (moved() | {"log_start_offset": 1}, "changes log_start_offset"),
         (moved() | {"l0": []}, "changes l0"),
         (moved() | {"runs": []}, "changes the runs"),

@@ -30,8 +30,9 @@ BODY = bytes(range(251)) * 110_000  # 27 MB: four pieces, four parts
 SUM = xxhash.xxh3_64_hexdigest(BODY)
 
 
-def moved(homes: Homes, source: str, target: str, body: bytes = BODY) -> None:
-    copy(homes, (source, OLD), (target, NEW), size=len(body), checksum=xxhash.xxh3_64_hexdigest(body))
+def moved(homes: Homes, source: str, target: str, body: bytes = BODY) -> bool:
+    """Whether the store itself made it."""
+    return copy(homes, (source, OLD), (target, NEW), size=len(body), checksum=xxhash.xxh3_64_hexdigest(body))
 
 
 def content(store: Store, key: str = NEW) -> bytes | None:
@@ -56,7 +57,7 @@ def test_there_and_back(elsewhere: Store, size: int) -> None:
     body, here = BODY[:size], MemoryStore()
     homes = Homes({HERE: here, "cold": Cold("cold", elsewhere)})
     here.put(OLD, body)
-    moved(homes, HERE, "cold", body)
+    assert not moved(homes, HERE, "cold", body)
     assert content(elsewhere) == body
     here.delete([OLD])
     elsewhere.put(OLD, body)
@@ -186,7 +187,7 @@ def test_one_s3_copies_by_itself(
         homes.here.put(OLD, BODY)
         front.seen.clear()
         puts = homes.store(name).requests().puts
-        moved(homes, HERE, name)
+        assert moved(homes, HERE, name)
         if not parts:
             assert kinds(front) == {"PUT": 1, "HEAD": 2, "GET": 1}
         assert homes.store(name).requests().puts - puts == (7 if parts else 1)
@@ -195,7 +196,9 @@ def test_one_s3_copies_by_itself(
         client = innermost(homes.here).bulk_client()  # type: ignore[attr-defined]
         if home != "bucket":
             assert client.head_object(Bucket=bucket, Key=f"p/{NEW}")["StorageClass"] == "STANDARD_IA"
+        assert homes.here.requests().bytes_copied == len(BODY)
         copy(homes, (name, NEW), (HERE, OLD + "x"), size=len(BODY), checksum=SUM)
+        assert homes.store(name).requests().bytes_copied == len(BODY)
         found = client.head_object(Bucket=bucket, Key=f"p/{OLD}x")
         assert (found["ContentLength"], found.get("StorageClass", "STANDARD")) == (len(BODY), "STANDARD")
         homes.close()

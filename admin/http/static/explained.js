@@ -1,7 +1,7 @@
 // What a compactor would do next in a partition, and why not more, as a person reads it.
 
 import { badge, facts, h, table } from "./dom.js";
-import { ACTIONS, DEBTS, ago, count, counted, keyText, shortened, size, span, time } from "./words.js";
+import { ACTIONS, DEBTS, ago, count, counted, keyText, priceText, shortened, size, span, time } from "./words.js";
 
 const PASSED_SHOWN = 8;
 const KINDS = { wait: "ok", propose: "due", drop: "due", admit: "due", resume: "run", settle: "due" };
@@ -47,6 +47,7 @@ export function explained(found, quarantine = null) {
           ? `about ${count(estimate.gets + estimate.own_gets)} GET or HEAD and ${count(estimate.puts + estimate.own_puts)} PUT or POST; ${size(estimate.peak_memory_bytes)} of memory in a worker`
           : "",
       ],
+      ["price", each.price ? priceText(each.price) : ""],
       ["clean", size(owed.clean_bytes)],
       ["dirty", `${size(owed.dirty_bytes)} (ratio ${owed.dirty_ratio.toFixed(2)})`],
       ["too young", size(owed.young_bytes)],

@@ -3,7 +3,7 @@
 import { ask, serverNow } from "./api.js";
 import { confirmed } from "./dialogs.js";
 import { badge, button, facts, h, partitionLink, svg, table } from "./dom.js";
-import { ago, count, counted, isActive, placeOf, share, size, span, statusText, time } from "./words.js";
+import { ago, count, counted, isActive, placeOf, priceText, share, size, span, statusText, time } from "./words.js";
 
 const KINDS = { submitted: "due", in_progress: "run", completed: "ok", failed: "bad", cancelled: "off" };
 const CELLS_MAX = 40;
@@ -159,6 +159,7 @@ function details(job) {
         "expected",
         estimate ? `${counted(estimate.output_rows, "row")}, ${size(estimate.output_bytes)}: ${estimate.basis}` : "",
       ],
+      ["price", job.price ? priceText(job.price) : ""],
       [job.kind === "relocate" ? "moves to" : "makes run", job.destination],
       ["created", time(job.created_at)],
       ["started", time(job.started_at)],

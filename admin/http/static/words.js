@@ -68,6 +68,22 @@ export function ago(ms, now) {
   return past < 1000 ? "just now" : `${span(past)} ago`;
 }
 
+// Of a move between homes, without the parts that are too small to be shown.
+export function priceText({ requests_usd: requests, retrieval_usd: retrieval, early_usd: early }) {
+  const parts = [
+    [requests, "requests"],
+    [retrieval, "retrieval"],
+    [early, "for the minimum storage duration"],
+  ];
+  const sum = requests + retrieval + early;
+  if (sum < USD_SHOWN) return "less than 0.000001 USD at S3's list prices";
+  const shown = parts.filter(([amount]) => amount >= USD_SHOWN).map(([amount, what]) => `${usd(amount)} ${what}`);
+  return `${usd(sum)} USD at S3's list prices (${shown.join(", ")})`;
+}
+
+const USD_SHOWN = 0.0000005;
+const usd = (amount) => amount.toFixed(6);
+
 export const share = (number) => `${Number(number.toFixed(1))} %`;
 
 export function bytesOf(base64) {

@@ -20,7 +20,7 @@ __all__ = [
 HOMES_MAX = 8
 MOVES_MAX = 64
 DAY_MS = 86_400_000
-COPY = frozenset(("id", "store", "added_at"))  # in which a copy differs from what it was copied from
+COPY = frozenset(("id", "store", "added_at", "moved_ms"))  # in which a copy differs from what it was copied from
 COMMIT = frozenset(("id", "nonce", "committed_at_ms", "file_xxh3", "runs", "retired", "completed_jobs"))
 
 
@@ -66,7 +66,8 @@ def too_dear(sources: Iterable[Json], dirty: int, config: Settings, now_ms: int)
     price = 0.0
     for each in sources:
         if home_of(each) == "class:GLACIER_IR":
-            left_ms = 90 * DAY_MS - max(now_ms - each["max_ts_ms"] - max(config.local_ms, 0), 0)
+            moved_ms = each.get("moved_ms") or each["max_ts_ms"] + max(config.local_ms, 0)
+            left_ms = 90 * DAY_MS - max(now_ms - moved_ms, 0)
             price += each["bytes"] * (0.03 + 0.004 * max(left_ms, 0) / (30 * DAY_MS))
     return price > dirty * 3 * 0.023
 
@@ -125,6 +126,9 @@ def moved_wrongly(job: Json, previous: Json, manifest: Json) -> str | None:
             return (
                 f"says that {new['id']} is in {home_of(new)!r}, and it was moved to {job.get('home', '')!r} (RFC 0031)"
             )
+        moved_ms = manifest["committed_at_ms"] if home_of(new) else 0
+        if new.get("moved_ms", 0) != moved_ms:
+            return f"says that {new['id']} was moved at {new.get('moved_ms', 0)}, and it was at {moved_ms} (RFC 0031)"
         differing = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)} - COPY
         if differing:
             return f"changes {min(differing)} of {old['id']} (P13)"
