@@ -177,7 +177,6 @@ class _Request:
         from lithify.cli.records.identity import Identity, identify
         from lithify.cli.records.imports import Import, check_source_id
         from lithify.cli.records.readings import reading_of
-        from lithify.cli.records.readings import told as told_reading
 
         invocation = self._invocation
         warehouse = invocation.warehouse()
@@ -201,13 +200,8 @@ class _Request:
                 reading=reading,
                 now_ms=warehouse.driver.now_ms,
             )
-            if started.began_over is not None:
-                _say_that_it_grew(opened, started.began_over)
-            if started.began_without_reading:
-                warn(
-                    f"warning: {self._topic}: the entries of {identity.name} do not say how its rows were read; the "
-                    f"rest of them is read {told_reading(reading.text)}"
-                )
+            for each in started.warnings():
+                warn(f"warning: {self._topic}: {each}")
             appending = _Appending(started, found.name, invocation)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
             of_bytes = found.stored is not None and kind != "parquet"
@@ -285,14 +279,6 @@ def _append_folder(invocation: Invocation, name: str, source: str, source_id: st
         return
     told = f"{counted(rows, 'record')} of {counted(done.files, 'file')} appended to {name}"
     output.answer(value, lambda: output.line(told))
-
-
-def _say_that_it_grew(topic: "Topic", began_over: int) -> None:
-    warn(
-        f"warning: {topic.name}: this import began when the topic had {counted(began_over, 'partition')}, and keeps "
-        f"using only those; the topic now has {topic.partitions}. scan and get leave out records whose keys belong to "
-        "another partition now"
-    )
 
 
 class _Appending:

@@ -6,7 +6,7 @@ Rows up to the version are stored, later ones are not, and rows are in the order
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ import pyarrow as pa
 from lithify.cli.records.import_entries import Entries, began_over, look_at
 from lithify.cli.records.other_readings import OtherReadings, began_without_reading
 from lithify.cli.records.progress import Progress
-from lithify.cli.records.readings import AS_RECORDS, Reading, parse_application
+from lithify.cli.records.readings import AS_RECORDS, Reading, parse_application, told
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
 from lithify.log.partition import Partition
 from lithify.log.topic import Topic
 from lithify.manifest.model import Stretch
 from lithify.manifest.transactions import Reach, TransactionStamp
-from lithify.manifest.words import numbers_text
+from lithify.manifest.words import counted, numbers_text
 from lithify.segment.arrays import from_longs
 from lithify.segment.partitioner import murmur2, partitions_for_keys
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
@@ -86,6 +86,7 @@ class Import:
         self._beside: set[int] = set()  # partitions read because of other imports, without a row of this one yet
         self._open: set[int] = set()  # partitions that know this import, but not that it has ended
         self._reached: dict[int, Reach] = {}  # of the partitions that were read
+        self._read = told(reading.text)
         # How its first rows were read is not known.
         self.began_without_reading = (
             self.found_by_name and reading != AS_RECORDS and began_without_reading(topic, source_id, reading, partition)
@@ -297,6 +298,20 @@ class Import:
     @property
     def _made(self) -> bool:
         return _MADE.fullmatch(self.source_id) is not None
+
+    def warnings(self) -> Iterator[str]:
+        """What its beginning, in an earlier run, means for the rest."""
+        if self.began_over is not None:
+            yield (
+                f"this import began when the topic had {counted(self.began_over, 'partition')}, and keeps using only "
+                f"those; the topic now has {self._topic.partitions}. scan and get leave out records whose keys belong "
+                "to another partition now"
+            )
+        if self.began_without_reading:
+            yield (
+                f"the entries of {self.source_id} do not say how its rows were read; the rest of them is read "
+                f"{self._read}"
+            )
 
     def end(self) -> None:
         """All rows are stored, except those skipped. A source that a person named may grow, and is not ended."""
