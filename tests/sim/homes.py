@@ -8,11 +8,15 @@ from typing import Any
 from unittest.mock import patch
 
 from lithify.admin.homes import ask
+from lithify.compactor.request_edits import Submit
 from lithify.manifest.catalog import alter_topic, topic_lineage
 from lithify.manifest.homes import HERE
+from lithify.manifest.jobs import Job
+from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import first_state
 from lithify.store.errors import AlreadyExists, InvalidRequest
-from lithify.store.port import Pause
+from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Spell
 from tests.sim.places import CLASS, COLD, COLDER, files_of
@@ -80,12 +84,20 @@ def mover(site: Site) -> Life:
                 files = files_of(handle.keys)
                 head = await files.head()
                 home = say.choice((HERE, HERE, handle.config.cold_home, *head.homes, COLD))
-                if home == HERE:
+                if home == HERE and say.random() < 0.7:
                     await recall(site, files, handle)
-                else:
-                    with contextlib.suppress(InvalidRequest, AlreadyExists):
-                        await ask(files, handle.config, home)
-                        site.world.counts["move asked for"] += 1
+                    continue
+                job_id = SegmentId.for_job(head.id, await NewId())
+                job = Job(
+                    id=job_id,
+                    kind="relocate",
+                    status="submitted",
+                    origin="manual",
+                    home=home,
+                    created_at_ms=await Now(),
+                )
+                await files.compactor.commit(Submit(first_state(head), job))
+                site.world.counts["move asked for" if home else "recall asked for"] += 1
 
     return live
 
