@@ -268,6 +268,7 @@ OF_HOMES = (
         "        return not_its_home(job.home, config)",
         "        return None",
         focus="homes",
+        test=GIVEN_UP_TESTS + "test_what_was_left_ends_and_a_recall_waits_for_it",
     ),
     Sabotage(
         "a request to move is admitted, though its home was given up",
