@@ -17,6 +17,7 @@ from lithify.admin.consumers import PartitionConsumer
 from lithify.admin.explain import Explanation
 from lithify.admin.garbage import GRACE_MS, Garbage
 from lithify.admin.health import Health
+from lithify.admin.home_watch import RecentHomes
 from lithify.admin.homes import PartitionHomes
 from lithify.admin.manifests import ManifestFile, manifest_file
 from lithify.admin.partitions import Answers, WarehouseLike, only_partition, partition_at
@@ -35,6 +36,8 @@ from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, PinOwner
 from lithify.manifest.walk import FoundPartition
 from lithify.store.errors import InvalidRequest
+from lithify.store.short_repr import named_repr
+from lithify.store.urls import shown
 
 if TYPE_CHECKING:
     from lithify.admin.history import KeyHistory
@@ -94,6 +97,10 @@ class Admin:
         self._known = KnownPartitions(warehouse.driver)
         self._garbage = Garbage(warehouse.driver, events)
         self._surveyor = Surveyor(self._known, survey_ms)
+        self._homes = RecentHomes(warehouse.driver.homes)
+
+    def __repr__(self) -> str:
+        return named_repr(self, shown(self._known.driver.store.url))
 
     def _only(self, topic: str, partition: int | None) -> int:
         return partition if partition is not None else only_partition(topic, self._known.topic(topic).partitions)
@@ -230,7 +237,7 @@ class Admin:
 
     def homes(self, topic: str, partition: int | None = None) -> PartitionHomes:
         """In which homes a partition's segments are, and what moves next (docs/homes.md)."""
-        return _homes.status(self._known, topic, self._only(topic, partition))
+        return _homes.status(self._known, self._homes, topic, self._only(topic, partition))
 
     def relocate(self, topic: str, partition: int | None = None) -> CompactionInfo:
         """Request that all segments of the partition's runs move to the topic's cold home, whatever their age. Raises

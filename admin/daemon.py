@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 from typing import Protocol
 
@@ -39,14 +39,15 @@ class Compacting:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Returns after `stop`. Raises Fenced if others took over everything that it owned, EpochRegression if the
-        store went back in time."""
-        self._stopped.wait(self._initial_delay_ms / 1000)
-        while not self._stopped.is_set():
-            with _logged("compaction failed"):
-                take_over, self._take_over = self._take_over, False  # only the first time
-                self._compactor.run(take_over)
-            self._stopped.wait(self._interval_ms / 1000)
+        """Returns after `stop`, and closes the compactor, so that its partitions need not wait for other parts. Raises
+        Fenced if others took over everything that it owned, EpochRegression if the store went back in time."""
+        with closing(self._compactor):
+            self._stopped.wait(self._initial_delay_ms / 1000)
+            while not self._stopped.is_set():
+                with _logged("compaction failed"):
+                    take_over, self._take_over = self._take_over, False  # only the first time
+                    self._compactor.run(take_over)
+                self._stopped.wait(self._interval_ms / 1000)
 
     def stop(self) -> None:
         """Record what has finished, and leave. Safe in a signal handler."""

@@ -163,8 +163,8 @@ GAUGES: tuple[Gauge, ...] = (
     # What is stored
     _sum("lithify_stored_records", "records in live segments", lambda p: p.rows),
     _sum("lithify_stored_bytes", "bytes of live segments", lambda p: p.bytes),
-    _sum("lithify_readable_records", "of the stored records, those that readers see", lambda p: p.logical_rows),
-    _sum("lithify_readable_bytes", "of the stored bytes, those that readers see", lambda p: p.logical_bytes),
+    _sum("lithify_readable_records", "of the stored records, those from the log start on", lambda p: p.logical_rows),
+    _sum("lithify_readable_bytes", "of the stored bytes, those from the log start on", lambda p: p.logical_bytes),
     _sum("lithify_log_start_offset", "sum of the log start offsets", lambda p: p.log_start_offset),
     _sum(
         "lithify_log_end_offset",
@@ -216,8 +216,8 @@ GAUGES: tuple[Gauge, ...] = (
             "lithify_debt_age_seconds",
             "gauge",
             ("topic", "kind"),
-            "for how long this kind of work has been due, judging by its records and the last compaction; of a topic "
-            "the largest of its partitions",
+            "for how long this kind of work has been due, judging by its records, their append and the last "
+            "compaction; of a topic the largest of its partitions",
         ),
         _debt_ages,
         "largest",

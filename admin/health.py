@@ -5,11 +5,13 @@ from typing import Literal
 
 import msgspec
 
+from lithify.admin.append_times import append_time
 from lithify.admin.home_watch import HOMES_MAX, HomeWatch
 from lithify.admin.overdue import overdue
 from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.consumer_info import consumer_infos
 from lithify.manifest.config import parse
+from lithify.manifest.debt import assess
 from lithify.manifest.homes import told
 from lithify.manifest.keys import check_topic_name
 from lithify.manifest.known import KnownPartitions
@@ -136,17 +138,19 @@ def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> 
     """Checks of a partition, if its head and its job files can be read."""
     config = parse(found.topic.config)
 
-    async def read(files: PartitionFiles) -> Reading:
+    async def read(files: PartitionFiles) -> tuple[Reading, int]:
         state, head = await files.compactor_state(), await files.head()
-        return Reading.of(head, state, config, await Now())
+        reading = Reading.of(head, state, config, await Now())
+        added = await append_time(files, found.topic, reading, assess(reading))
+        return reading, added.at_ms if added else 0
 
     homes.add(found, config.cold_home, ())
-    reading = known.run(found.keys, read, anew=True)
+    reading, appended_ms = known.run(found.keys, read, anew=True)
     homes.add(found, "", reading.manifest.homes)
-    return list(_checked(reading))
+    return list(_checked(reading, appended_ms))
 
 
-def _checked(reading: Reading) -> Iterator[Check]:
+def _checked(reading: Reading, appended_ms: int) -> Iterator[Check]:
     head, now_ms = reading.manifest, reading.now_ms
     where = f"{head.topic}/{head.partition}"
     floor = floor_at(head, now_ms)
@@ -161,7 +165,7 @@ def _checked(reading: Reading) -> Iterator[Check]:
         first_ms = min(upload.expires_at_ms for upload in standing) - now_ms
         text = f"{UPLOADS_MAX} uploads were not appended, its limit, so no other can begin until the first expires in"
         yield Check(where, "warning", f"{text} {span_text(first_ms)}; give uploads a shorter ttl")
-    waits = overdue(reading)
+    waits = overdue(reading, appended_ms=appended_ms)
     if waits is not None:
         yield Check(where, "warning", f"{waits}: is a compactor running?")
     if head.quarantine is not None:

@@ -5,17 +5,20 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from lithify.manifest.ages import young
 from lithify.store.apart import Fault, attempt
-from lithify.store.driver import monotonic_ms
+from lithify.store.driver import Clock, monotonic_ms
 from lithify.store.home_names import physical
 from lithify.store.homes import Homes
+from lithify.store.own_lock import OwnLock
 from lithify.store.owners import unclaimed_text
 from lithify.store.port import HERE
 
-__all__ = ["HOMES_MAX", "HomeState", "HomeWatch"]
+__all__ = ["HOMES_MAX", "HomeState", "HomeWatch", "RecentHomes"]
 
 HOMES_MAX = 16  # that are asked
 _WAIT_MS = 3_000
+_RECENT_MS = 10_000
 
 
 class HomeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,3 +65,32 @@ class HomeWatch:
             self._found[home] = outcome.text
         else:
             self._found[home] = "" if outcome else None
+
+
+class RecentHomes:
+    """Asks each home once, however many partitions are looked at within a few seconds. Thread-safe."""
+
+    def __init__(self, homes: Homes, clock: Clock = monotonic_ms) -> None:
+        self._watch = HomeWatch(homes)
+        self._clock = clock
+        self._lock = OwnLock()
+        self._found: dict[tuple[str, str], tuple[int, HomeState]] = {}  # by home and key: when it was asked, and what
+
+    def look(self, owners: Mapping[str, str]) -> tuple[HomeState, ...]:
+        """As `HomeWatch.look`."""
+        with self._lock.mine():
+            now_ms = self._clock()
+            self._found = {key: each for key, each in self._found.items() if young(each[0], now_ms, _RECENT_MS)}
+            missing = {home: owner for home, owner in owners.items() if self._known(home, owner) is None}
+            for state in self._watch.look(missing):
+                self._found[state.home, missing[state.home]] = self._clock(), state
+            known = (self._known(home, owner) for home, owner in sorted(owners.items()))
+            return tuple(state for state in known if state is not None)
+
+    def _known(self, home: str, owner: str) -> HomeState | None:
+        """What was found a moment ago. If the home did not answer, that holds for every topic in it."""
+        found = self._found.get((home, owner))
+        if found is not None:
+            return found[1]
+        others = ((key, state) for (name, key), (_, state) in self._found.items() if name == home)
+        return next((state for key, state in others if state.away and state.away != unclaimed_text(key)), None)

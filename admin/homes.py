@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from lithify.admin.home_watch import HomeState, HomeWatch
+from lithify.admin.home_watch import HomeState, RecentHomes
 from lithify.admin.partitions import partition_at
 from lithify.compactor.info import CompactionInfo, compaction_info
 from lithify.compactor.request_edits import Submit
@@ -54,7 +54,7 @@ class PartitionHomes(msgspec.Struct, frozen=True, kw_only=True):
     away: tuple[HomeState, ...] = ()  # homes that do not answer
 
 
-def status(known: KnownPartitions, topic: str, partition: int) -> PartitionHomes:
+def status(known: KnownPartitions, recent: RecentHomes, topic: str, partition: int) -> PartitionHomes:
     found = partition_at(known, topic, partition)
     config = parse(found.topic.config)
 
@@ -65,7 +65,7 @@ def status(known: KnownPartitions, topic: str, partition: int) -> PartitionHomes
 
     told = known.run(found.keys, look)
     others = [use.home for use in told.homes if use.home != HERE]
-    states = HomeWatch(known.driver.homes).look(dict.fromkeys(others, found.keys.owner))
+    states = recent.look(dict.fromkeys(others, found.keys.owner))
     return replace(told, away=tuple(state for state in states if state.away))
 
 

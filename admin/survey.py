@@ -13,7 +13,7 @@ from lithify.admin.partitions import Failed
 from lithify.compactor.info import compaction_id
 from lithify.compactor.policy import ActionName, decide, incumbent_lives
 from lithify.log.consumer_info import consumer_infos, expired_unread
-from lithify.manifest.debt import Debt, DebtName, Due, Work, assess
+from lithify.manifest.debt import Debt, DebtName, Due, Work
 from lithify.manifest.jobs import Job, Kind, Origin, Status
 from lithify.manifest.model import Manifest
 from lithify.manifest.pins import by_manifest, pinning
@@ -30,7 +30,8 @@ class OwedWork(msgspec.Struct, frozen=True, kw_only=True):
     work: Work  # that pays it
     segments: int  # that this work would read, or drop
     bytes: int
-    since_ms: int  # judged by the oldest record in them and by the last compaction; the debt may be younger
+    # Judged by the oldest record in them, their append and the last compaction; the debt may be younger.
+    since_ms: int
 
 
 class JobNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,10 +137,10 @@ def oldest_waiting(manifest: Manifest) -> int | None:
     return min((it.retired_at for it in manifest.retired if pinning(it, pins) is None), default=None)
 
 
-def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSurvey:
-    """`waits_since_ms`: when `oldest_waiting` was committed."""
+def surveyed(reading: Reading, debt: Debt, waits_since_ms: int | None, appended_ms: int) -> PartitionSurvey:
+    """`debt`: what `assess` returns for it. `waits_since_ms`: when `oldest_waiting` was committed. `appended_ms`: as in
+    `due_since_ms`, of all that is due."""
     manifest, state, config, now_ms = reading
-    debt = assess(reading)
     floor = debt.log_start_offset
     segments = manifest.segments()
     logical_rows, logical_bytes = logical_size(manifest, floor)
@@ -154,7 +155,7 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
         at_work=incumbent_lives(state, now_ms),
         action=decide(reading, debt).name,
         paused=config.compaction_paused,
-        overdue=overdue(reading, debt),
+        overdue=overdue(reading, debt, appended_ms),
         quarantine=None if stopped is None else stopped.reason,
         quarantined_at_ms=None if stopped is None else stopped.since_ms,
         retention_stalled=stalled_by_future(manifest, floor, now_ms),
@@ -174,7 +175,7 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
         dirty_ratio=debt.dirty_ratio,
         oldest_dirty_ms=debt.oldest_dirty_ms,
         last_compacted_at_ms=manifest.last_compacted_at_ms,
-        debts=tuple(_owed(due, debt, manifest, now_ms) for due in debt.all_due),
+        debts=tuple(_owed(due, debt, manifest, now_ms, appended_ms) for due in debt.all_due),
         jobs=tuple(_job(manifest, job) for job in state.jobs),
         failing=len(state.failures),
         checkpoints=dict(Counter(checkpoint.owner for checkpoint in manifest.checkpoints)),
@@ -190,14 +191,14 @@ def surveyed(reading: Reading, waits_since_ms: int | None = None) -> PartitionSu
     )
 
 
-def _owed(due: Due, debt: Debt, manifest: Manifest, now_ms: int) -> OwedWork:
+def _owed(due: Due, debt: Debt, manifest: Manifest, now_ms: int, appended_ms: int) -> OwedWork:
     taken = taken_by(due, debt)
     return OwedWork(
         debt=due.debt,
         work=due.kind,
         segments=len(taken),
         bytes=sum(ref.bytes for ref in taken),
-        since_ms=min(now_ms, due_since_ms(manifest, taken)),
+        since_ms=min(now_ms, due_since_ms(manifest, taken, appended_ms)),
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from lithify.admin.append_times import AppendTime, append_time, committed_at_ms
 from lithify.admin.home_watch import HomeState, HomeWatch
 from lithify.admin.partitions import Failed
 from lithify.admin.survey import Overview, PartitionSurvey, oldest_waiting, surveyed
@@ -14,6 +15,7 @@ from lithify.admin.topics import bounded
 from lithify.gc.collector import GRACE_MS_MIN
 from lithify.manifest.ages import young
 from lithify.manifest.config import parse
+from lithify.manifest.debt import assess
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.known import KnownPartitions
@@ -23,7 +25,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import machine_ms
-from lithify.store.errors import Corrupt, ErrorKind, InvalidRequest
+from lithify.store.errors import ErrorKind, InvalidRequest
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Now
 
@@ -39,8 +41,8 @@ PROOF_MS = GRACE_MS_MIN - 60_000  # within this of a proof that a file is the ne
 
 class Surveyor:
     """Makes surveys, and remembers the last one. Thread-safe. Costs two GETs for each partition that `known` keeps and
-    that has not changed, about five more once in four minutes, one more where collection has made progress, and nothing
-    while the last survey is younger than `fresh_ms`."""
+    that has not changed, about five more once in four minutes, one more where collection has made progress or old
+    records are due, and nothing while the last survey is younger than `fresh_ms`."""
 
     def __init__(self, known: KnownPartitions, fresh_ms: int = SURVEY_MS) -> None:
         self._known = known
@@ -54,6 +56,7 @@ class Surveyor:
         self._thread: threading.Thread | None = None  # that makes a survey for whoever does not wait for all of it
         self._proved_ms: dict[PartitionKeys, int] = {}  # when the heads of a partition were proved to be that
         self._replaced: dict[PartitionKeys, tuple[int, int]] = {}  # `oldest_waiting`, and when that was committed
+        self._appended: dict[PartitionKeys, AppendTime] = {}
 
     def overview(self, wait_ms: int | None = None) -> Overview:
         """The last survey if it is young, else a new one. Whoever asks meanwhile waits for it; with `wait_ms` for no
@@ -103,16 +106,16 @@ class Surveyor:
         return msgspec.structs.replace(last.came_to, age_ms=self._known.driver.monotonic_ms() - last.began_ms)
 
     def _survey(self, began_ms: int) -> Overview:
-        walk = self._walk = _Walk(self._known, self._proved_ms, self._replaced, began_ms)
+        walk = self._walk = _Walk(self._known, self._proved_ms, self._replaced, self._appended, began_ms)
         walk.all()
         walk.homes = self._homes.look(walk.owners)
-        self._proved_ms, self._replaced = walk.proved_ms, walk.replaced
+        self._proved_ms, self._replaced, self._appended = walk.proved_ms, walk.replaced, walk.appended
         return walk.overview(self._known.driver.now_ms(), whole=True)
 
     def _so_far(self) -> Overview:
         """Of the survey under way. Asks nothing of the store, which may be what hangs, and takes this machine's clock
         for its."""
-        walk = self._walk or _Walk(self._known, {}, {}, self._known.driver.monotonic_ms())
+        walk = self._walk or _Walk(self._known, {}, {}, {}, self._known.driver.monotonic_ms())
         return walk.overview(machine_ms(), whole=False)
 
 
@@ -131,15 +134,18 @@ class _Walk:
         known: KnownPartitions,
         proved_ms: Mapping[PartitionKeys, int],
         replaced: Mapping[PartitionKeys, tuple[int, int]],
+        appended: Mapping[PartitionKeys, AppendTime],
         began_ms: int,
     ) -> None:
         self.proved_ms: dict[PartitionKeys, int] = {}
         self.replaced: dict[PartitionKeys, tuple[int, int]] = {}
+        self.appended: dict[PartitionKeys, AppendTime] = {}
         self.owners: dict[str, str] = {}  # by home, the key of a file that says whose it is
         self.homes: tuple[HomeState, ...] = ()
         self._known = known
         self._proved_ms = proved_ms
         self._replaced = replaced
+        self._appended = appended
         self._away = 0  # partitions in a row without an answer from the store
         self._silent: Fault | None = None
         self._began_ms = began_ms
@@ -202,7 +208,11 @@ class _Walk:
             manifest, state = heads or (await files.live_head(), await files.compactor_state())
             self.owners.update(dict.fromkeys(manifest.homes, keys.owner))
             reading = Reading.of(bounded(manifest, found.topic), state, config, await Now())
-            return surveyed(reading, await self._waits_since_ms(files, reading))
+            debt = assess(reading)
+            added = await append_time(files, found.topic, reading, debt, self._appended.get(keys))
+            if added is not None:
+                self.appended[keys] = added
+            return surveyed(reading, debt, await self._waits_since_ms(files, reading), added.at_ms if added else 0)
 
         return self._known.run(keys, read)
 
@@ -214,17 +224,9 @@ class _Walk:
             return None
         known = self._replaced.get(files.keys)
         if known is None or known[0] != number:
-            known = number, await _committed_at_ms(files, number) or reading.now_ms
+            known = number, await committed_at_ms(files, number) or reading.now_ms
         self.replaced[files.keys] = known
         return known[1]
-
-
-async def _committed_at_ms(files: PartitionFiles, number: int) -> int | None:
-    try:
-        found = await files.manifest.read(number)
-    except (Corrupt, InvalidRequest):  # it does not keep anything else from being told
-        return None
-    return None if found is None or found.value is None else found.value.committed_at_ms
 
 
 async def _unmoved(files: PartitionFiles) -> tuple[Manifest, CompactorState | None] | None:

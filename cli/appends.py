@@ -318,8 +318,9 @@ class _Appending:
                 "lithify takes milliseconds, and retention by age counts these records as that old"
             )
 
-    def _how_far(self) -> HowFar:
-        batch, came = self._batch, self._import.how_far()
+    def _how_far(self, error: BaseException) -> HowFar:
+        # A source that was refused is repaired, so that it becomes another one; anything else leaves it as it is.
+        batch, came = self._batch, self._import.how_far(repeatable=not isinstance(error, InvalidRequest))
         where = ""
         if batch is not None:
             last = batch.first + batch.count - 1

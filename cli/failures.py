@@ -3,6 +3,7 @@
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -46,7 +47,8 @@ _DONE_IN_PART = (
 )
 
 
-_EXTRA_PAIR = re.compile(r"unexpected extra arguments? \(([a-z0-9._]+=[^\s)]*)")
+_EXTRA = re.compile(r"unexpected extra arguments? \(([^\s)]+)")
+_PAIR = re.compile(r"[a-z0-9._]+=.*")
 
 
 class Declined(Exception):
@@ -133,9 +135,9 @@ def code_of(report: Report) -> int:
 
 
 def tell_faults(faults: Sequence[Fault]) -> int:
-    """Report on standard error what a list does not include; returns the exit code."""
-    for fault in faults:
-        warn(" ".join(fault.text.split()))
+    """Report on standard error what a list does not include; returns the exit code. One cause is told once."""
+    for text, count in Counter(" ".join(fault.text.split()) for fault in faults).items():
+        warn(f"{text} ({count} times)" if count > 1 else text)
     return _CODES[ending_of(faults)]
 
 
@@ -145,9 +147,10 @@ def _usage(error: click.UsageError) -> str:
     if isinstance(error, click.BadParameter) and error.param is not None and "valid integer" in message:
         given = re.search(r"'([^']*)' is not a valid integer", message)
         message += unit_hint(error.param.name or "", given and given[1])
-    extra = _EXTRA_PAIR.search(message)
-    if extra and error.ctx is not None and any("--config" in each.opts for each in error.ctx.command.params):
-        message += f": give it as --config {extra[1]}"
+    extra = _EXTRA.search(message)
+    flags = () if error.ctx is None else [name for each in error.ctx.command.params for name in each.opts]
+    if extra and (flag := "--config" if _PAIR.fullmatch(extra[1]) else "--from") in flags:
+        message += f": give it as {flag} {extra[1]}"
     return f"{message}{'' if message.endswith(('?', '?)')) else '.'} Try '{where} --help'"
 
 

@@ -87,10 +87,11 @@ def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
 def _next(found: "Sequence[PartitionHomes]") -> Iterator[str]:
     for each in found:
         where = f"{each.topic}/{each.partition}"
+        explains = f"lithify compaction explain {each.topic} --partition {each.partition}"
         for state in each.away:
             yield f"{where}: {told(state.home)} is away: {state.away}"
         if each.moving and each.requested:
-            yield f"{where}: a move is requested, and waits for a compactor: 'lithify compaction explain {where}'"
+            yield f"{where}: a move is requested, and waits for a compactor: '{explains}'"
         elif each.moving:
             yield f"{where}: segments are moving: 'lithify compaction status {where}/{each.moving}'"
         elif each.due_segments:

@@ -4,6 +4,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ class Invocation:
     log_format: str = "text"
     log_level: str | None = None
     topic: str | None = None  # that the command is about
-    how_far: "Callable[[], HowFar] | None" = None  # set if a failed command should report its progress
+    # Set if a command should report its progress when it ends by an error.
+    how_far: "Callable[[BaseException], HowFar] | None" = None
     _open: "Warehouse | None" = field(default=None, repr=False)
     _admin: "Admin | None" = field(default=None, repr=False)
 
@@ -74,13 +76,16 @@ class Invocation:
     def warehouse(self) -> "Warehouse":
         """The warehouse, opened at first use. Raises InvalidRequest."""
         if self._open is None:
+            from lithify.cli.silences import tell_silence
             from lithify.log import warehouse
+            from lithify.store.metered import tell_of_silence
 
             if self.url and (not self.warehouse_url or self.url_flag):
                 raise InvalidRequest("this command works on the store itself: give --warehouse URL, not --url")
             if not self.warehouse_url:
                 raise InvalidRequest("no warehouse given: use --warehouse URL, or set LITHIFY_WAREHOUSE")
             self._open = warehouse.open(self.warehouse_url, storage_options=self.storage_options)
+            tell_of_silence(self._open.store, tell_silence)
         return self._open
 
     def admin(self, survey_ms: int | None = None) -> "Admin":
@@ -111,7 +116,10 @@ class Invocation:
 
     def explained(self, error: Exception) -> Exception:
         """The error to tell: if a topic is missing, that may be because the whole warehouse is, or its name is
-        mistyped."""
+        mistyped, or is that of a partition."""
+        partition = re.fullmatch(r"([A-Za-z0-9._-]+)/([0-9]+)", self.topic or "")
+        if partition is not None and isinstance(error, InvalidRequest) and str(error).startswith("topic name "):
+            return InvalidRequest(f"{self.topic} is a partition: give {partition[1]} --partition {partition[2]}")
         missing = f"topic {self.topic} does not exist here"
         if not isinstance(error, NotFound) or self.topic is None or not str(error).startswith(missing):
             return error

@@ -74,7 +74,7 @@ class _Root(Group):
             result = super().main(args, *rest, **more)
             code = result if isinstance(result, int) else 0
         except Exception as error:  # noqa: BLE001 - the outermost place: there is nobody left to raise to
-            how_far = None if invocation.how_far is None else invocation.how_far()
+            how_far = None if invocation.how_far is None else invocation.how_far(error)
             error = invocation.explained(error.told if isinstance(error, OutputFailed) else error)
             code = tell(
                 error,

@@ -148,17 +148,11 @@ class _Silent:
 class _Bar:
     def __init__(self, what: str, total: int | None, *, of_bytes: bool) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        amount = DownloadColumn(binary_units=True) if of_bytes else MofNCompleteColumn()
+        from lithify.cli.amounts import Amount
+
+        amount = Amount(of_bytes=of_bytes)
         columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(what, total=total)

@@ -38,6 +38,8 @@ def describe_partition(invocation: Invocation, topic: str, number: int) -> int:
 def _show(output: Output, part: "PartitionInfo", pins: "Sequence[PartitionCheckpoint]") -> None:
     output.line(f"{part.topic}/{part.partition}: manifest {part.manifest_id}, compactor epoch {part.compactor_epoch}")
     readable = f"{count_text(part.logical_rows)} records readable ({size_text(part.logical_bytes)})"
+    if part.logical_rows < part.rows:
+        readable += "; the others lie below the floor"
     clean_to = min(part.cleaned_to, part.next_offset)
     output.lines(
         [

@@ -148,8 +148,10 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
     from lithify.cli.bars import bars
 
     output = invocation.output
-    with bars(output) as events, closing(compactor_with(events)) as compactor, leave_on_signals(compactor.stop):
-        report = compactor.run_once(take_over)
+    with bars(output) as events:
+        compactor = compactor_with(events)
+        with leave_on_signals(compactor.stop), closing(compactor):
+            report = compactor.run_once(take_over)
     if not report.partitions:
         invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
@@ -170,6 +172,8 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
     ]
     less = ("bytes readable", "records readable", "bytes stored")
     output.table(_COLUMNS, rows, less=less, lead="topic", prose=True)
+    if any(part.after.logical_rows < part.after.rows for part in report.partitions):
+        output.line("stored is all that live segments hold; readable leaves out what lies below the log start")
     if not rows:
         output.line("this warehouse has no topics")
     elif report.more_work:

@@ -117,7 +117,7 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--batch-size",
         kind="count",
         smallest=1,
-        default=10_000,
+        default=100_000,
         commands="append",
         meaning="most records in one batch, which is also limited to 32 MiB; a batch is one commit per partition",
     ),

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Collection
 from typing import Protocol, Self
 
@@ -13,8 +14,11 @@ from lithify.compactor.turns import Turns
 from lithify.events.event_log import guarded, log_event
 from lithify.events.types import Sink
 from lithify.manifest.rests import Rests
+from lithify.manifest.words import counted
 from lithify.store.driver import Driver
 from lithify.store.errors import EpochRegression, InvalidRequest
+from lithify.store.short_repr import named_repr
+from lithify.store.urls import shown
 
 __all__ = ["Compactor", "WarehouseLike", "make_engine"]
 
@@ -84,12 +88,15 @@ class Compactor:
         topics: Collection[str] | None = None,
         events: Sink = log_event,
     ) -> None:
+        self._where = shown(warehouse.driver.store.url)
         self._engine = make_engine(engine)
         self._concurrency = concurrency
         self._interval_ms = interval_ms
         self._bytes_in_flight = bytes_in_flight
         self._stopping = False
         self._runs = self._closed = False
+        self._lock = threading.RLock()  # of these two; a signal handler may close
+        self._process = os.getpid()
         self._scheduler: Scheduler[Place] | None = None  # of the latest run
         worker = f"{socket.gethostname()}:{os.getpid()}"
         told = guarded(events)
@@ -98,6 +105,10 @@ class Compactor:
         self._service = Service(
             *(warehouse.driver, self._engine, bytes_in_flight, worker, self._leaving, told), rests=rests, only=only
         )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{counted(self._concurrency, 'job')} at once"
+        return named_repr(self, self._where, type(self._engine).__name__, state)
 
     def __enter__(self) -> Self:
         return self
@@ -137,18 +148,22 @@ class Compactor:
             scheduler.leave()
 
     def _run(self, take_over: bool, *, serves: bool, tell: Tell | None = None) -> None:
-        if self._closed:
-            raise InvalidRequest("this compactor is closed; make a new one")
+        with self._lock:
+            if self._closed:
+                raise InvalidRequest("this compactor is closed; make a new one")
+            self._runs = True
+        try:
+            self._run_open(take_over, serves=serves, tell=tell)
+        finally:
+            self._runs = False
+
+    def _run_open(self, take_over: bool, *, serves: bool, tell: Tell | None) -> None:
         turns: Turns[Place] = Turns(self._concurrency, self._bytes_in_flight, lambda place: place.waits_for)
         scheduler = self._scheduler = Scheduler(self._service, turns, self._concurrency, self._interval_ms)
         if self._stopping:  # `stop` came before there was a scheduler
             scheduler.leave()
         self._service.begin(take_over=take_over, serves=serves, tell=tell)
-        self._runs = True
-        try:
-            scheduler.run(once=not serves)
-        finally:
-            self._runs = False
+        scheduler.run(once=not serves)
 
     def _leaving(self) -> bool:
         return self._scheduler is None or self._scheduler.leaving
@@ -164,8 +179,16 @@ class Compactor:
 
     def close(self) -> None:
         """Give up the partitions that it owns, and stop the engine. A Spark session that the caller gave to it stays
-        open."""
-        if not self._runs:
-            self._service.leave()
-        self._closed = True
-        self._engine.close()
+        open. In a forked child it does nothing: all of that is the parent's.
+
+        While something runs, as when a second Ctrl-C ends the wait for it, nothing is given up."""
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            self._closed = True
+            runs = self._runs or (self._scheduler is not None and self._scheduler.works)
+        try:
+            if not runs:
+                self._service.leave()
+        finally:
+            self._engine.close()

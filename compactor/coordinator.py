@@ -4,8 +4,6 @@ The order of writes is the protocol. Manifest before job state (P13); job before
 counts (P11). A coordinator acts only on what its own claim holds.
 """
 
-from contextlib import suppress
-
 from msgspec.structs import replace
 
 from lithify.compactor import job_edits
@@ -46,7 +44,7 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.words import counted
-from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest
+from lithify.store.errors import CommitUnknown, EpochRegression, Fenced, InvalidRequest
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now
 
@@ -252,14 +250,17 @@ class Coordinator:
 
     async def leave(self) -> None:
         """Give the partition up, so that whoever comes next need not wait for a lease (P5). A claim that another has
-        followed, or whose outcome is unknown, is left as it is. Requires: no step runs. Raises Unavailable,
-        CommitUnknown, Corrupt."""
+        followed, or whose outcome is unknown, is left as it is. Requires: no step runs. Raises LithifyError, but Fenced
+        only if the store went back in time."""
         epoch, self._epoch = self._epoch, None
         if epoch is None or self.fenced or not self.is_owner(self._owner):
             return
         self._owner = ""
-        with suppress(Fenced):
+        try:
             await self.files.compactor.commit(job_edits.Leave(epoch))
+        except Fenced as error:
+            if isinstance(error, EpochRegression):
+                raise
 
     async def changed(self) -> bool:
         """Whether there may be a new manifest or request. Costs two GETs, made together.

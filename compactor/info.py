@@ -20,6 +20,7 @@ from lithify.manifest.jobs import (
     summed_up,
 )
 from lithify.manifest.move_price import MovePrice
+from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, ending_of
 from lithify.store.short_repr import short_repr
 
@@ -131,7 +132,9 @@ class MaintenanceReport(msgspec.Struct, frozen=True, kw_only=True):
             failed=any(partition.outcome is StepEnd.FAILED for partition in self.partitions),
         )
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        done = f"{counted(len(self.partitions), 'partition')}, {counted(len(self.jobs), 'job')}"
+        return f"MaintenanceReport({done}, more_work={self.more_work})"
 
 
 def unread_topic(topic: str, fault: Fault) -> PartitionReport:

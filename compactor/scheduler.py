@@ -7,7 +7,7 @@ so nothing here needs a lock, and `leave` is safe in a signal handler.
 import queue
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -64,7 +64,8 @@ class Scheduler(Generic[K]):
         self._concurrency = concurrency
         self._interval_ms = interval_ms
         self._mailbox: queue.SimpleQueue[_Done[K] | None] = queue.SimpleQueue()  # its put is reentrant
-        self._under_way = 0  # in the pools
+        self._under_way = 0  # in the pools, as far as this thread has heard
+        self._futures: set[Future[None]] = set()
         self._in_round = False
         self._holds_jobs = False  # true until the round is over
         self._finding = False
@@ -77,6 +78,11 @@ class Scheduler(Generic[K]):
         """Begin nothing more; `run` returns when what runs has ended. Safe in a signal handler."""
         self.leaving = True
         self._mailbox.put(None)
+
+    @property
+    def works(self) -> bool:
+        """Whether a look or turn is under way; also after `run` was interrupted while it waited for them."""
+        return bool(self._futures)
 
     def run(self, *, once: bool) -> None:
         """Run until `leave` is called, or with `once` until nothing wants a turn any more."""
@@ -134,7 +140,9 @@ class Scheduler(Generic[K]):
             self._mailbox.put(done)
 
         self._under_way += 1
-        pool.submit(work)
+        future = pool.submit(work)
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
 
     def _hear(self) -> None:
         """Wait until a result comes back, or the next round may begin; take in all results that are there."""

@@ -33,6 +33,7 @@ __all__ = ["WAITS_LONG_MS", "Place", "Service", "Tell", "kind_of_rest"]
 
 T = TypeVar("T")
 WAITS_LONG_MS = 300_000  # for a turn, before it is reported
+_AWAY = (ErrorKind.UNAVAILABLE, ErrorKind.COMMIT_UNKNOWN)
 Tell = Callable[[PartitionReport], None]
 
 
@@ -210,14 +211,18 @@ class Service:
             self._tell(report)
 
     def leave(self) -> None:
-        """Give up all that is owned, so that a successor need not wait for a lease (P5). A store that does not answer
-        is not asked again for the next partition. Requires: no turn is under way."""
+        """Give up all that is owned, so that a successor need not wait for a lease (P5). That is a courtesy: nothing is
+        asked twice, and a store that does not answer is not asked for the next partition. Requires: no turn is under
+        way."""
+        driver = self._driver.hasty()
         away: list[Fault] = []
 
         def leave(partition: ServedPartition) -> None:
-            left = None if away else attempt(lambda: partition.leave(self._driver))
-            if isinstance(left, Fault):
+            left = None if away else attempt(lambda: partition.leave(driver))
+            if isinstance(left, Fault) and left.kind in _AWAY:
                 away.append(left)
+            else:
+                self._tell_of_trouble("partition not left", left, partition.keys)
 
         many(leave, [partition for partition in tuple(self.partitions) if partition.owned])
         self._troubles.tell("partitions not left", away[0] if away else None)

@@ -29,6 +29,7 @@ What = Literal[
     "partition failed",
     "partition not ranked",
     "partition not relieved",
+    "partition not left",
     "partitions not left",
     "partition not collected",
     "objects could not be deleted",

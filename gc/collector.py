@@ -30,8 +30,9 @@ from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import ErrorKind, InvalidRequest
 from lithify.store.many import AT_ONCE, many
-from lithify.store.short_repr import short_repr
+from lithify.store.short_repr import named_repr, short_repr
 from lithify.store.stirred import Stirred
+from lithify.store.urls import shown
 
 __all__ = ["GRACE_MS", "GRACE_MS_MIN", "Collector", "GcReport", "PartitionGc"]
 
@@ -116,7 +117,10 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     def ending(self) -> Ending:
         return ending_of((*(partition.fault for partition in self.partitions), self.fault))
 
-    __repr__ = short_repr
+    def __repr__(self) -> str:
+        deleted = f"{counted(len(self.deleted), 'object')} of {self.bytes_deleted} bytes"
+        dry = ", dry_run=True" if self.dry_run else ""
+        return f"GcReport({counted(len(self.partitions), 'partition')}, {deleted}{dry})"
 
 
 class Collector:
@@ -165,6 +169,9 @@ class Collector:
         self._known = Known()
         self._events = guarded(events)
         self._troubles = Troubles(self._events)
+
+    def __repr__(self) -> str:
+        return named_repr(self, shown(self._driver.store.url), f"grace_ms={self._grace_ms}")
 
     def run_once(self, dry_run: bool = False, sweep: bool = False) -> GcReport:
         """One pass: collect what was replaced at least a grace period ago.

@@ -21,6 +21,7 @@ from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+from lithify.store.short_repr import shortened
 
 __all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "check_poll"]
 
@@ -108,7 +109,7 @@ class Consumer:
             )
 
     def __repr__(self) -> str:
-        return f"Consumer({self.name!r} of {self._files.name} at {self._position})"
+        return f"Consumer({shortened(self.name, 60)!r} of {shortened(self._files.name, 60)} at {self._position})"
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ __all__ = ["AS_NAMED", "ArrowArray", "ArrowStream", "Columns", "Frame", "frame_o
 
 _INDEX = "__index_level_"  # pandas' name for an index of rows without a name
 _NAMED_MAX = 12  # columns, in a refusal
+_ARGUMENTS = {"timestamp_ms": "timestamp"}  # where it is not named as the column
 
 
 @runtime_checkable
@@ -52,8 +53,7 @@ class Columns(NamedTuple):
     def shown(self) -> dict[str, str]:
         """Of the columns that were named, how a refusal shows them: by the column and the argument."""
         given = {"key": self.key, "value": self.value, "timestamp_ms": self.timestamp}
-        arguments = {"timestamp_ms": "timestamp"}
-        return {role: f"{name!r} ({arguments.get(role, role)}=)" for role, name in given.items() if name is not None}
+        return {role: f"{name!r} ({_ARGUMENTS.get(role, role)}=)" for role, name in given.items() if name is not None}
 
     def find(self, known: Sequence[str], where: str) -> dict[str, str]:
         """The source of each of lithify's columns. Raises InvalidRequest for one that was named and is not there."""
@@ -61,7 +61,10 @@ class Columns(NamedTuple):
         for name, asked in zip(("key", "value", "timestamp_ms", "headers"), (*self, None), strict=True):
             if asked is not None and asked not in known:
                 there = ", ".join(known[:_NAMED_MAX]) + (", …" if len(known) > _NAMED_MAX else "")
-                raise InvalidRequest(f"{where}: there is no column {asked!r}; there are {there or 'none'}")
+                argument = _ARGUMENTS.get(name, name)
+                raise InvalidRequest(
+                    f"{where}: there is no column {asked!r} ({argument}=); there are {there or 'none'}"
+                )
             if asked is not None or name in known:
                 found[name] = asked or name
         return found

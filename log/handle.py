@@ -22,6 +22,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import Request
+from lithify.store.short_repr import shortened
 
 __all__ = ["Handle"]
 
@@ -46,7 +47,7 @@ class Handle:
         self._cold_reads = ColdReads()
 
     def __repr__(self) -> str:
-        return f"Partition({self._files.name})"
+        return f"Partition({shortened(self._files.name)})"
 
     @property
     def topic(self) -> str:

@@ -25,10 +25,12 @@ from lithify.log.producer_failure import Failure, noted_on, told_of_all
 from lithify.log.producer_stamps import open_everywhere
 from lithify.log.record import Headers, Record, record_bytes, record_problem
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.words import counted
 from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Clock, Driver, monotonic_ms
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import NewId
+from lithify.store.short_repr import named_repr
 
 __all__ = ["Delivery", "Producer"]
 
@@ -101,6 +103,11 @@ class Producer:
         self._closed = False  # nothing is in flight any more, and failures were reported
         self._moment: _Moment | None = None
         self._senders = self._start(min(SENDERS_MAX, len(self._partitions)))
+
+    def __repr__(self) -> str:
+        with self._lock:
+            state = "closed" if self._closed else f"batches_waiting={len(self._batches)}"
+            return named_repr(self, self._topic, counted(len(self._partitions), "partition"), state)
 
     def _start(self, senders: int) -> list[threading.Thread]:
         started: list[threading.Thread] = []

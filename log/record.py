@@ -85,6 +85,8 @@ def record_problem(record: object, named: Mapping[str, str] | None = None) -> st
     for name, given in (("key", record.key), ("value", record.value)):
         if type(given) not in _BYTES:
             how = "text, bytes" if named is not None else f"bytes{_AS_BYTES}" if isinstance(given, str) else "bytes"
+            if isinstance(given, int | float):  # a number has many spellings: the caller chooses
+                how = f"text (str({name})), bytes" if named is not None else f"bytes (str({name}).encode())"
             shown = name if named is None or name not in named else f"{name} {named[name]}"
             return f"has a {shown} of type {type(given).__name__}: give {how} or None"
     time = record.timestamp_ms

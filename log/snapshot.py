@@ -26,6 +26,7 @@ from lithify.segment.read_task import ReadTask, View
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
+from lithify.store.short_repr import shortened
 
 __all__ = ["Snapshot"]
 
@@ -70,7 +71,8 @@ class Snapshot:
         self.checkpoint = checkpoint
 
     def __repr__(self) -> str:
-        return f"Snapshot({self._where} at manifest {self.manifest_id})"
+        offsets = f"offsets {self.log_start_offset} up to {self.next_offset}"
+        return f"Snapshot({shortened(self._where)} at manifest {self.manifest_id}, {offsets})"
 
     @property
     def manifest_id(self) -> int:

@@ -42,6 +42,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import NewId
+from lithify.store.short_repr import named_repr
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
@@ -82,7 +83,7 @@ class Topic:
         self._sticky = itertools.count(int(driver.answer(NewId()), 16))  # the partitions for keyless appends, in turn
 
     def __repr__(self) -> str:
-        return f"Topic({self.name!r}, {counted(self.partitions, 'partition')})"
+        return named_repr(self, self.name, counted(self.partitions, "partition"))
 
     @property
     def name(self) -> str:

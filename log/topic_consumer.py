@@ -12,8 +12,10 @@ from lithify.log.patience import Patience
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
 from lithify.manifest.places_of_keys import KeyPlaces
+from lithify.manifest.words import counted
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError
+from lithify.store.short_repr import shortened
 
 __all__ = ["TopicConsumer", "came_later"]
 
@@ -69,6 +71,10 @@ class TopicConsumer:
         self._owed = False  # a check for more partitions failed, and this was not reported
         self._within: int | None = None  # the partition of whose stretch the iteration hands out the rest
         self._closed = False
+
+    def __repr__(self) -> str:
+        consumer = self._consumers[self._numbers[0]]
+        return f"{type(self).__name__}({shortened(consumer.name, 60)!r}, {counted(len(self._numbers), 'partition')})"
 
     @property
     def positions(self) -> dict[int, int]:

@@ -18,9 +18,11 @@ from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Whole
 from lithify.manifest.places_of_keys import KeyPlaces
+from lithify.manifest.words import counted
 from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.short_repr import named_repr
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic", "starts_within"]
 
@@ -50,6 +52,10 @@ class TopicSnapshot:
     topic: str
     partitions: tuple[Snapshot, ...]  # those that the topic had, by number
     places: KeyPlaces
+
+    def __repr__(self) -> str:
+        offsets = sum(each.next_offset - each.log_start_offset for each in self.partitions)
+        return named_repr(self, self.topic, counted(len(self.partitions), "partition"), counted(offsets, "offset"))
 
     @property
     def cold_segments_read(self) -> int:

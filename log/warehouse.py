@@ -30,6 +30,7 @@ from lithify.store.errors import AlreadyExists, ErrorKind, InvalidRequest, NotFo
 from lithify.store.opening_homes import opened_homes
 from lithify.store.port import Store
 from lithify.store.probe import probe as prove
+from lithify.store.short_repr import named_repr
 from lithify.store.urls import shown
 
 __all__ = ["Warehouse", "WarehouseInfo", "open"]
@@ -80,7 +81,7 @@ class Warehouse:
         self.driver = driver
 
     def __repr__(self) -> str:
-        return f"Warehouse({shown(self.url)!r})"
+        return named_repr(self, shown(self.url))
 
     def __enter__(self) -> "Warehouse":
         return self

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from lithify.store.cache import Cache
+from lithify.store.errors import Unavailable
 from lithify.store.homes import Homes, only_here
 from lithify.store.port import (
     Create,
@@ -112,12 +113,26 @@ class Driver:
         self.store = self.homes.here
         self.cache = Cache()
         self.answer = store_answers(self.homes, clock)
-        self._injected = clock is not None
+        self._clock = clock
         self.monotonic_ms: Clock = monotonic_ms  # for spans inside this process
         self.machine_ms: Clock = machine_ms
 
     def run(self, coroutine: Coroutine[Request[Any], Any, T]) -> T:
         return drive(coroutine, self.answer)
+
+    def hasty(self) -> "Driver":
+        """For what need not succeed: with the store's short deadlines, and where a coroutine would pause to ask again,
+        Unavailable is raised in it. It knows the warehouse alone, no other homes."""
+        brief = Driver(self.store.hasty(), self._clock)
+        patient = brief.answer
+
+        def answer(request: Request[Any]) -> Any:
+            if isinstance(request, Pause) and not request.gives_way:
+                raise Unavailable("the store gave no answer that says what happened, and is not asked again")
+            return patient(request)
+
+        brief.answer = answer
+        return brief
 
     def dated(self, coroutine: Coroutine[Request[Any], Any, T]) -> tuple[T, int]:
         """Its result, and the store's time when it began (or some time before). A store that would have to be asked for
@@ -127,7 +142,7 @@ class Driver:
         monotonic clock it would be as young as if it had just been asked for. The machine's own clock has gone on.
         Test: tests/store/test_driver.py
         """
-        if self._injected or self.store.knows_time:
+        if self._clock is not None or self.store.knows_time:
             with closing(coroutine):  # if the clock fails it never begins, and Python would warn of that on stderr
                 asked_ms = self.now_ms()
                 return self.run(coroutine), asked_ms

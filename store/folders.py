@@ -55,6 +55,10 @@ class Folders:
                 self._disk.make_folder(path)
             except FileExistsError:
                 continue  # another process was faster, and may not have flushed it yet
+            except FileNotFoundError as error:
+                if not self._is_folder(path.parent, folder):
+                    raise  # somebody removed it
+                raise InvalidRequest(f"no folder can be made in {path.parent}: use another place") from error
         return set(missing)
 
     def _is_folder(self, path: Path, wanted: Path) -> bool:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -23,12 +23,13 @@ from lithify.store.port import (
     StoreSpec,
 )
 from lithify.store.prices import PRICES_USD
+from lithify.store.silence import Silence
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
 from lithify.store.urls import shown
-from lithify.store.wrapped import Wrapped
+from lithify.store.wrapped import Wrapped, layers
 
-__all__ = ["Metered"]
+__all__ = ["Metered", "tell_of_silence"]
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 _TIMED = [name for name in PRICES_USD if name != "output_requests"]  # an output is as slow as what is written to it
+_SMALL = frozenset({"creates", "gets", "heads", "lists"})  # of numbered files, mostly: none of these takes long
 _KNOWN_FAILURES = (ErrorKind.UNAVAILABLE, ErrorKind.ACCESS_DENIED, ErrorKind.COMMIT_UNKNOWN)
 
 
@@ -48,6 +50,7 @@ class Metered(Wrapped):
         self._closed = threading.Event()  # this, too, is shared with `hasty`, as are the following
         self._counts = dict.fromkeys(RequestCounts.__struct_fields__, 0)
         self._durations = {name: Durations(REQUEST_BOUNDS_S) for name in _TIMED}
+        self.silence: Silence | None = None  # told of requests that are small, so that they have an answer soon
         # Known ones begin at 0: a rate cannot see the first of a series that begins with 1.
         self._failures = {(name, kind.value): 0 for name in PRICES_USD for kind in _KNOWN_FAILURES}
 
@@ -71,12 +74,14 @@ class Metered(Wrapped):
         hasty = Metered(inner)
         hasty._closed = self._closed
         hasty._counts, hasty._durations, hasty._failures = self._counts, self._durations, self._failures
+        hasty.silence = self.silence
         return hasty
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         self._count(creates=1, bytes_written=len(body))
-        with _Timed(self, "creates"):
+        with _Timed(self, "creates") as timed:
             outcome = self.inner.create(key, body, frees)
+            timed.answered = outcome is not Outcome.UNKNOWN
         self._count(conflicts=outcome is Outcome.EXISTS)
         if outcome is not Outcome.EXISTS:
             tell(self.url, self.endpoint_url, key)
@@ -137,6 +142,8 @@ class Metered(Wrapped):
 
     def close(self) -> None:
         self._closed.set()
+        if self.silence is not None:
+            self.silence.close()
         self.inner.close()
 
     def require_open(self) -> None:
@@ -166,6 +173,14 @@ class Metered(Wrapped):
             self._durations[request].add(span_ms / 1000)
 
 
+def tell_of_silence(store: Store, tell: Callable[[str], object]) -> None:
+    """`tell` is called once, with the place, if for SILENCE_MS the store has answered nothing."""
+    where = " at ".join(filter(None, (shown(store.url), shown(store.endpoint_url))))
+    for each in layers(store):
+        if isinstance(each, Metered):
+            each.silence = Silence(lambda: tell(where))
+
+
 class _Timed:
     """One request: how long it takes, repetitions by its client included, and whether it fails."""
 
@@ -173,14 +188,22 @@ class _Timed:
         self._store = store
         self._request = request
         self._began_ms = 0
+        self._silence: Silence | None = None
+        self.answered = True
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._store.require_open()
         self._began_ms = monotonic_ms()
+        self._silence = self._store.silence if self._request in _SMALL else None
+        if self._silence is not None:
+            self._silence.asked()
+        return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         self._store.count_span(self._request, monotonic_ms() - self._began_ms)
         kind = _failed(error)
+        if self._silence is not None:
+            self._silence.answered(well=self.answered and kind is not ErrorKind.UNAVAILABLE)
         if kind is not None:
             self._store.count_failure(self._request, kind)
 

@@ -69,6 +69,11 @@ def _open(scheme: str, rest: str, url: str, options: Mapping[str, Any] | None, c
             return _memory.setdefault(name, MemoryStore(name, clock))
         case "s3" | "s3a":
             return _open_s3(rest, url, options)
+        case "http" | "https":
+            raise InvalidRequest(
+                f"{shown(url)} is the address of a server, which lithify.Admin('{scheme}://…') asks (on the command "
+                "line: --url). A warehouse is a store's URL: s3://bucket/prefix, file:///folder or a path"
+            )
         case _:
             return _open_fsspec(scheme, url, options)
 

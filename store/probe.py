@@ -66,7 +66,7 @@ class ProbeReport(msgspec.Struct, frozen=True):
     def require(self) -> None:
         """Raises InvalidRequest if the store is unsafe or unfit, AccessDenied if it refuses access, Unavailable if it
         did not answer."""
-        because = "; ".join(f"{check.name} ({check.detail})" for check in self.checks if check.finding == self.finding)
+        because = self._because()
         at = f" at {self.endpoint}" if self.endpoint else ""
         match self.finding:
             case "unsafe":
@@ -79,6 +79,14 @@ class ProbeReport(msgspec.Struct, frozen=True):
                 raise Unavailable(f"{self.url}{at} did not answer, so nothing is known of it yet: {because}")
             case None:
                 return
+
+    def _because(self) -> str:
+        failed = [check for check in self.checks if check.finding == self.finding]
+        told = [f"{check.name} ({check.detail})" for check in failed]
+        if self.finding == "unsafe" or len(failed) == 1:
+            return "; ".join(told)
+        # What is refused after the first is so for the same cause, mostly.
+        return f"{told[0]}; also {', '.join(check.name for check in failed[1:])}"
 
 
 def probe(store: Store, rounds: int = 16) -> ProbeReport:

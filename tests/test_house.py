@@ -57,7 +57,7 @@ OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifes
 MANIFEST_KNOWN_TO_CLI = {"manifest.config", "manifest.homes", "manifest.jobs", "manifest.model"} | {
     *("manifest.quantities", "manifest.transactions", "manifest.words"),
 }  # fmt: skip
-STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.port", "store.probe", "store.urls"}
+STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.metered", "store.port", "store.probe", "store.urls"}
 
 # Decisions are functions of their arguments: no network, no engine, no clock, no chance. A file that says "Pure" of
 # itself is one of them.

@@ -25,6 +25,8 @@ from lithify.log.positions import check_consumer_name
 from lithify.manifest.keys import check_topic_name
 from lithify.store.driver import monotonic_ms, new_id
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+from lithify.store.short_repr import named_repr
+from lithify.store.urls import shown
 
 __all__ = ["RemoteAdmin", "Token"]
 
@@ -73,7 +75,7 @@ class RemoteAdmin(Admin):
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout, maxsize=8, ssl_context=trust)
 
     def __repr__(self) -> str:
-        return f"RemoteAdmin({self.url!r})"
+        return named_repr(self, shown(self.url))
 
     def ready(self) -> None:
         """Raises what keeps the server from its work: it does not answer (Unavailable), or its store does not. Needs no

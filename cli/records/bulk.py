@@ -18,6 +18,7 @@ from lithify.cli.records.arrivals import arrives
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import check_format, decompressed, format_of, is_compressed, is_parquet
 from lithify.cli.records.pipes import waking
+from lithify.cli.terminal import warn
 from lithify.log.layout import content_bytes, is_bytes, is_pairs
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
@@ -102,6 +103,7 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
                 raise InvalidRequest(
                     f"{shown(url)} is a pipe, but Parquet needs random access; write it to a file first"
                 )
+            _say_that_it_waits(path, shown(url), piped=piped)
             # fsspec would seek in a pipe.
             stored = stack.enter_context(io.FileIO(path) if piped else system.open(path, "rb"))
             if piped and (format_of(url, given) != "json" or is_compressed(url)):
@@ -109,6 +111,12 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
             file = stored if is_parquet(url, given) else stack.enter_context(decompressed(stored, url))
             size = 0 if piped else getattr(stored, "size", None) or 0
         yield Source(file, shown(url), stored if size else None, size)
+
+
+def _say_that_it_waits(path: str, name: str, *, piped: bool) -> None:
+    """A named pipe opens only once another program opens it for writing."""
+    if piped and sys.stderr.isatty() and stat.S_ISFIFO(os.stat(path).st_mode):
+        warn(f"waiting for a program that writes to {name}; Ctrl-C ends it")
 
 
 def _regular_bytes(file: IO[bytes]) -> int:

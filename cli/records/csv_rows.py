@@ -15,7 +15,7 @@ from pyarrow.csv import open_csv as open_reader
 from lithify.cli.records.bulk import BYTE_ORDER_MARK, FROM_THE_LOG, Source
 from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import Format
-from lithify.cli.records.lines import parse_headers, shown_headers
+from lithify.cli.records.lines import other_file_hint, parse_headers, shown_headers
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
 
@@ -51,9 +51,8 @@ def _names(line: bytes, delimiter: str, source: str) -> list[str]:
     try:
         text = line.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InvalidRequest(
-            f"{source}: its first line is not UTF-8; convert the file first, for example with iconv"
-        ) from None
+        hint = other_file_hint(line) or "; convert the file first, for example with iconv"
+        raise InvalidRequest(f"{source}: its first line is not UTF-8{hint}") from None
     try:
         names = next(iter(csv.reader([text], delimiter=delimiter, strict=True)), [])
     except csv.Error:

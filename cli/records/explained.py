@@ -26,7 +26,10 @@ _OF_DECODERS = (
 _OF_CODECS = (OSError, gzip.BadGzipFile)  # exactly these types, without an errno: also about the input
 # Mistakes in a program, in a filesystem's library or here: trying again would be in vain.
 _OF_PROGRAMS = (TypeError, AttributeError, NameError, AssertionError)
-_NOT_A_PATH = {errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS, errno.EINVAL}
+_NOT_A_PATH = dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS), "check the URL") | {
+    # As files of /proc, which have no size.
+    errno.EINVAL: "it is no ordinary file: copy it, or pipe it into the command",
+}
 _REFUSED = {401, 402, 403, 407, 451}
 _GONE = {404, 410}
 _LATER = {408, 421, 423, 425, 429}
@@ -90,7 +93,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
         case TimeoutError() | ConnectionError():  # clients raise it too, without an errno
             return Unavailable(f"{name}: the connection was lost ({type(error).__name__}); try again")
         case OSError(errno=number) if number in _NOT_A_PATH:
-            return InvalidRequest(f"{name}: {error.strerror}; check the URL")
+            return InvalidRequest(f"{name}: {error.strerror}; {_NOT_A_PATH[number]}")
         case OSError(errno=int(), strerror=told):
             return Unavailable(f"{name}: {told or type(error).__name__}; try again")
         case _ if type(error).__module__.partition(".")[0] in ("aiohttp", "requests", "urllib3"):

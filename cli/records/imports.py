@@ -301,7 +301,8 @@ class Import:
             with contextlib.suppress(LithifyError):
                 self._at(number).end_transaction(self.application, at=self._reached[number])
 
-    def how_far(self) -> Progress:
+    def how_far(self, *, repeatable: bool = False) -> Progress:
+        """`repeatable`: nothing is wrong with the source."""
         places = range(self._count) if self._partition is None else [self._partition]
         seen = self._new or all(number in self._reached for number in places)
         ahead = not seen or any(reach.version > self._done_to for reach in self._reached.values())
@@ -316,6 +317,7 @@ class Import:
             passed_over=self.passed_over,
             forgotten=self._forgotten,
             told=instead is not None,
+            repeatable=repeatable and not self._new,
         )
 
 

@@ -22,7 +22,15 @@ from lithify.cli.terminal import plain_json
 from lithify.log.record import Headers, Record, record_problem
 from lithify.store.errors import InvalidRequest
 
-__all__ = ["not_json_hint", "parse_headers", "parse_line", "record_line", "record_lines", "shown_headers"]
+__all__ = [
+    "not_json_hint",
+    "other_file_hint",
+    "parse_headers",
+    "parse_line",
+    "record_line",
+    "record_lines",
+    "shown_headers",
+]
 
 _Value = str | dict[str, str] | None
 _UNSET = msgspec.UNSET
@@ -44,6 +52,15 @@ _decoder = msgspec.json.Decoder(_Line)
 _MISMATCH = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<got>[^`]+)`(?: - at `\$\.(?P<field>[a-z0-9_]+)`)?")
 _NOT_A_NUMBER = re.compile(rb"[:\[,]\s*-?(NaN|Infinity)\s*[,\]}]")
 _SEPARATED = re.compile(rb"[,;|\t:]")
+_OTHER_FILES = {  # by their first bytes
+    b"\x1f\x8b": ": it is compressed with gzip; give the file a name that ends in .gz",
+    b"\x28\xb5\x2f\xfd": ": it is compressed with zstd; give the file a name that ends in .zst",
+    b"\xff\xfe": ": it is UTF-16; convert the file first, for example with iconv",
+    b"\xfe\xff": ": it is UTF-16; convert the file first, for example with iconv",
+    b"PAR1": ": it is Parquet; give --format parquet",
+    b"PK\x03\x04": ": it is a zip file; unpack it first",
+}
+_AS_JSON = ". To store it as JSON, give --key-column and --value-column"
 _KINDS = {
     "array": "a list",
     "bool": "true or false",
@@ -85,10 +102,23 @@ def parse_line(line: bytes, number: int) -> Record:
     raise InvalidRequest(f"line {number} {problem}")
 
 
+def other_file_hint(begins: bytes) -> str:
+    """What a file that begins so is, if it is no text that lithify reads; "" if that is not known."""
+    return next((hint for known, hint in _OTHER_FILES.items() if begins.startswith(known)), "")
+
+
 def not_json_hint(line: bytes, number: int) -> str:
     """What a line that is not JSON probably is, without its contents."""
     if _NOT_A_NUMBER.search(line):
         return ": JSON has no NaN or Infinity; write null"
+    if line.rstrip().endswith(b"},"):
+        return ": leave out the comma at its end"
+    if line.lstrip().startswith(b"{'"):
+        return ": JSON has double quotes, not single ones"
+    if number == 1 and line.strip() == b"{":
+        return ', but may begin one of several lines: give one object per line, as "jq -c ." does'
+    if number == 1 and (hint := other_file_hint(line)):
+        return hint
     if number == 1 and line.lstrip().startswith(b"["):
         return ", but may begin a JSON array: give one object per line, as \"jq -c '.[]'\" does"
     if number == 1 and not line.lstrip().startswith(b"{") and _SEPARATED.search(line):
@@ -116,7 +146,10 @@ def _mismatch(text: str) -> str:
         return text
     expected = " or ".join(_KINDS.get(kind, kind) for kind in found["expected"].split(" | "))
     what = f"its {found['field']}" if found["field"] else "it"
-    return f"{what} must be {expected}, not {_KINDS.get(found['got'], found['got'])}"
+    if found["field"] is None and found["got"] == "array":
+        return "it must be one object, not a list: give one per line, as \"jq -c '.[]'\" does"
+    as_json = _AS_JSON if found["field"] in ("key", "value") else ""
+    return f"{what} must be {expected}, not {_KINDS.get(found['got'], found['got'])}{as_json}"
 
 
 def _names(given: _Line) -> int:

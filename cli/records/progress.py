@@ -20,10 +20,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     passed_over: int  # how many of the first records this run skipped
     forgotten: bool = False  # a partition that had some of it has forgotten it
     told: bool = False  # the error already says how to continue
+    repeatable: bool = False  # the same command finds the same source again, and nothing is wrong with that
 
     def fields(self) -> dict[str, object]:
         kept = msgspec.structs.asdict(self).items()
-        return {name: value for name, value in kept if name not in ("forgotten", "told")}
+        return {name: value for name, value in kept if name not in ("forgotten", "told", "repeatable")}
 
     def __str__(self) -> str:
         if not self.appended + self.already_there + self.unknown:
@@ -37,6 +38,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             return told
         if self.forgotten and self.skip is None:
             return f"{told}; it is not known where to continue: compare the log with the source first"
+        if self.repeatable:
+            return f"{told}; run the same command again: it continues where it stopped"
         # SUBTLE! Always by the name: if a bad line is repaired, the file gets another name, and with --skip alone the
         # first rows would count as skipped, although they are stored. And always with the number if it is exact: it
         # is right even if the name has been forgotten. Test: tests/properties/test_imports.py

@@ -58,13 +58,19 @@ class Roles(NamedTuple):
     def named(self) -> list[str]:
         return [name for name in (self.key, *self.value, self.timestamp, self.delete) if name is not None]
 
+    def flag_of(self, name: str) -> str:
+        """The flag that asks for this column. Requires: one does."""
+        flags = (("--key-column", self.key), ("--timestamp-column", self.timestamp), ("--delete-column", self.delete))
+        return next((flag for flag, asked in flags if asked == name), "--value-column")
+
     def check(self, names: list[str], source: str) -> None:
         """Raises InvalidRequest if the table has not all of the columns."""
         missing = [name for name in self.named if name not in names]
         if missing:
             known = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
             raise InvalidRequest(
-                f"{source} has no column {missing[0]!r}; it has {known} (in CSV the first line names them)"
+                f"{source} has no column {missing[0]!r} ({self.flag_of(missing[0])}); it has {known} (in CSV the first "
+                "line names them)"
             )
 
     def batch(self, rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
@@ -104,17 +110,22 @@ class Roles(NamedTuple):
 
     def _record(self, line: bytes, number: int) -> Record:
         row = _objects.decode(line)
-        key = None if self.key is None else _bytes(_field(row, self.key))
-        time = None if self.timestamp is None else _time(_field(row, self.timestamp))
+        key = None if self.key is None else _bytes(self._field(row, self.key))
+        time = None if self.timestamp is None else _time(self._field(row, self.timestamp))
         if self.delete is not None and _is_deletion(row.get(self.delete), number, "line"):
             return Record(key, None, time)
         if len(self.value) == 1:
-            return Record(key, _bytes(_field(row, self.value[0])), time)
+            return Record(key, _bytes(self._field(row, self.value[0])), time)
         if self.value:
-            return Record(key, _encoder.encode({name: _field(row, name) for name in self.value}), time)
+            return Record(key, _encoder.encode({name: self._field(row, name) for name in self.value}), time)
         if self.delete is None:
             return Record(key, line.strip(), time)
         return Record(key, _encoder.encode({name: each for name, each in row.items() if name != self.delete}), time)
+
+    def _field(self, row: Mapping[str, Any], name: str) -> Any:
+        if name not in row:
+            raise _Bad(f"has no field {name!r} ({self.flag_of(name)})")
+        return row[name]
 
 
 def delimiter_bytes(given: bytes) -> bytes:
@@ -126,12 +137,6 @@ def keyed_record(line: bytes, delimiter: bytes) -> Record:
     """As kcat's -K: key, delimiter, value. A line without the delimiter is a value without a key."""
     key, found, value = line.removesuffix(b"\r").partition(delimiter)
     return Record(key, value) if found else Record(None, key)
-
-
-def _field(row: Mapping[str, Any], name: str) -> Any:
-    if name not in row:
-        raise _Bad(f"has no field {name!r}")
-    return row[name]
 
 
 def _bytes(content: Any) -> bytes | None:

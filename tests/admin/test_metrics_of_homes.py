@@ -10,15 +10,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import lithify
 from lithify.admin.gauges import gauged
-from lithify.admin.home_watch import HomeWatch
+from lithify.admin.home_watch import HomeWatch, RecentHomes
 from lithify.admin.metrics import Metrics
 from lithify.store.cold import Cold
+from lithify.store.errors import Unavailable
 from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import ObjectInfo
 from lithify.store.prices import CLASSES, GB
 from lithify.store.wrapped import Wrapped
+from tests.clock import HandClock
 
 OWNER = "users/topic-id/home.json"
 
@@ -167,3 +169,32 @@ def test_without_homes_a_survey_asks_nothing_more() -> None:
     assert admin.overview().homes == ()
     assert (warehouse.store.requests() - before).total == 4, "a listing, the topic's file, and two GETs"
     assert [home for home, _ in warehouse.driver.homes] == [HERE]
+
+
+def test_a_home_is_asked_once_for_many_partitions() -> None:
+    """And one that is away is away for every topic in it; what nobody has claimed is so for one topic."""
+    clock, homes = HandClock(0), {"s3://one": Counted(), "s3://two": Counted()}
+    homes["s3://two"].away = True
+    recent = RecentHomes(Homes({HERE: MemoryStore(), **homes}), clock)
+    for topic in ("users", "clicks"):
+        for _ in range(5):
+            one, two = recent.look(dict.fromkeys(homes, f"{topic}/topic-id/home.json"))
+            assert one.away.startswith(f"there is no {topic}/")
+            assert "gone" in two.away
+    assert [home.asked for home in homes.values()] == [2, 1]
+    homes["s3://two"].away = False
+    clock.now_ms += 10_000
+    assert recent.look({"s3://two": OWNER})[0].away.startswith("there is no ")
+    assert homes["s3://two"].asked == 2
+
+
+class Counted(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.away = 0, False
+
+    def head(self, key: str) -> ObjectInfo | None:
+        self.asked += 1
+        if self.away:
+            raise Unavailable("gone")
+        return super().head(key)

@@ -144,6 +144,48 @@ def test_retention_that_overtakes_a_consumer_and_work_that_waits(
     assert "2.0 d" in found.overdue
 
 
+@pytest.mark.parametrize("known_for_ms", [0, 5 * DAY_MS])
+def test_old_records_that_were_just_appended_are_not_due_for_long(
+    warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock, known_for_ms: int
+) -> None:
+    """As an import of last year's records makes them. A topic may be older than that import."""
+    old_ms = clock.now_ms - 330 * DAY_MS
+    topic = warehouse.create_topic("users", 1, COMPACTED | {"min.cleanable.dirty.ratio": "0"})
+    clock.now_ms += known_for_ms
+    began_ms = clock.now_ms
+    for number in range(3):
+        topic.append([lithify.Record(b"k", b"v", old_ms + number)])
+        clock.now_ms += 1_000
+    (found,) = admin.overview().partitions
+    assert found.debts
+    assert {debt.since_ms for debt in found.debts} == {began_ms}
+    assert found.overdue is None
+    assert admin.health().checks[0].verdict == "ok"
+    before = requests(warehouse)
+    clock.now_ms += 2 * 3_600_000
+    (found,) = admin.overview().partitions
+    assert {debt.since_ms for debt in found.debts} == {began_ms}
+    assert found.overdue is not None
+    assert found.overdue.endswith("seems to have been due for 2.0 h, judging by the append")
+    assert requests(warehouse) - before < 12
+
+
+def test_an_append_whose_manifest_is_gone_is_not_older_than_its_topic(
+    warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock
+) -> None:
+    old_ms, created_ms = clock.now_ms - 330 * DAY_MS, clock.now_ms
+    topic = warehouse.create_topic("users", 1, COMPACTED | {"min.cleanable.dirty.ratio": "0"})
+    clock.now_ms += DAY_MS
+    topic.append([lithify.Record(b"k", b"v", old_ms)])
+    files = topic.partition(0)._files
+    (segment,) = warehouse.driver.run(files.head()).l0
+    topic.append([lithify.Record(b"k", b"v", old_ms)])
+    assert admin.explain("users", 0).debt  # it knows the newest manifest from now on
+    warehouse.store.delete([files.keys.manifest.key(segment.added_at)])
+    (found,) = admin.overview().partitions
+    assert {debt.since_ms for debt in found.debts} == {created_ms}
+
+
 def test_nothing_is_asked_while_it_is_fresh(
     warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock
 ) -> None:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from rich.progress import Progress
 
 import lithify
+from lithify.cli.amounts import Amount
 from lithify.cli.bars import Bars
 from lithify.cli.output import Output
 from lithify.store.driver import new_id
@@ -106,3 +108,18 @@ def test_what_comes_through_a_pipe_has_no_total(lithify: Lithify, told: Told) ->
     lithify.ok("append", "users", input=changes(30))
     assert told.reached_to == []
     assert told.advanced == 30
+
+
+def test_a_bar_without_a_total_shows_the_count_alone() -> None:
+    """Not "0/?"."""
+
+    def shown(completed: float, total: float | None, *, of_bytes: bool) -> str:
+        drawn = Progress(disable=True)
+        drawn.add_task("reading", completed=int(completed), total=total)
+        return Amount(of_bytes=of_bytes).render(drawn.tasks[0]).plain
+
+    assert shown(0, None, of_bytes=False) == "0"
+    assert shown(1_234, None, of_bytes=False) == "1,234"
+    assert shown(1_234, 20_000, of_bytes=False) == "1,234 of 20,000"
+    assert shown(1_536, None, of_bytes=True) == "1.5 KiB"
+    assert shown(1_536, 3 << 20, of_bytes=True) == "1.5 KiB of 3.0 MiB"

@@ -1,6 +1,7 @@
 """What a newcomer types first: a version, a completion, a topic twice, a mistyped warehouse; what a REPL answers."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,59 @@ def test_reprs_are_short_however_much_there_is(lithify: Lithify, tmp_path: Path)
         assert len(repr(answer)) < 2_000, type(answer)
         assert repr(answer).startswith(f"{type(answer).__name__}(")
         assert "k1" not in repr(answer), "keys are contents of records"
+
+
+def test_reprs_say_what_it_is_in_a_line(tmp_path: Path) -> None:
+    """However long the names are: a REPL and a debugger show them again and again."""
+    long = "n" * 249
+    url = (tmp_path / ("f" * 200)).as_uri()
+    with face.open(url) as warehouse:
+        topic = warehouse.create_topic(long, 2, {"cleanup.policy": "compact"}, probe=False)
+        topic.append([face.Record(b"a", b"1"), face.Record(b"b", b"2")])
+        collector = face.Collector(warehouse)
+        compactor = face.Compactor(warehouse, engine="local")
+        with topic.producer() as producer, topic.consumer(long) as all_of_it:
+            consumer = topic.partition(0).consumer("c" * 249)
+            shown = {
+                "Admin": face.Admin(warehouse),
+                "RemoteAdmin": face.Admin("http://" + "h" * 200 + ":1"),
+                "Collector": collector,
+                "Compactor": compactor,
+                "Consumer": consumer,
+                "GcReport": collector.run_once(),
+                "MaintenanceReport": compactor.run_once(),
+                "Partition": topic.partition(0),
+                "Producer": producer,
+                "Snapshot": topic.partition(0).snapshot(),
+                "Topic": topic,
+                "TopicConsumer": all_of_it,
+                "TopicSnapshot": topic.snapshot(),
+                "Warehouse": warehouse,
+            }
+            texts = {name: repr(each) for name, each in shown.items()}
+            consumer.close()
+        compactor.close()
+    for name, text in texts.items():
+        assert text.startswith(f"{name}("), text
+        assert len(text) <= 200, text
+    assert re.search(r"2 partitions, batches_waiting=0\)", texts["Producer"])
+    assert texts["TopicSnapshot"].endswith("2 partitions, 2 offsets)")
+    assert texts["GcReport"] == "GcReport(2 partitions, 0 objects of 0 bytes)"
+    assert re.fullmatch(r"MaintenanceReport\(2 partitions, [0-9] jobs?, more_work=False\)", texts["MaintenanceReport"])
+    assert "LocalEngine, 2 jobs at once)" in texts["Compactor"]
+    assert "closed" in repr(compactor)
+
+
+def test_reprs_show_no_secrets_of_a_url() -> None:
+    warehouse = face.open("memory://me:hush@w")
+    for each in (
+        warehouse,
+        face.Admin(warehouse),
+        face.Compactor(warehouse, engine="local"),
+        face.Collector(warehouse),
+    ):
+        assert "hush" not in repr(each)
+        assert "@w" in repr(each)
 
 
 @pytest.mark.parametrize("words", [(), ("topic",), ("compaction",), ("consumer",), ("transaction",), ("gc",)])

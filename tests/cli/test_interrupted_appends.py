@@ -67,7 +67,7 @@ def test_the_same_command_again_appends_what_is_missing(half_full: Lithify, tmp_
     else:
         path.write_bytes(gzip.compress(lines(*ROWS).encode()) if path.suffix == ".gz" else lines(*ROWS).encode())
     command = ("append", "users", "--from", str(path), "--batch-size", "20")
-    told = half_full.refused(*command, code=7, saying="run the command again with --source-id in")
+    told = half_full.refused(*command, code=7, saying="run the same command again: it continues where it stopped")
     assert "(records 21 to 40)" in told
     make_room(half_full)
     half_full.ok(*command)
@@ -168,6 +168,30 @@ def test_an_interruption_in_the_middle_of_an_append(users: Lithify, monkeypatch:
     )
     assert said is not None
     users.ok("append", "users", "--source-id", said[2], input=lines(*ROWS))
+    assert there(users) == Counter(range(40))
+
+
+def test_a_file_that_was_interrupted_goes_on_by_the_same_command(
+    users: Lithify, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, count = FileStore.create, iter(range(1_000))
+
+    def interrupted(store: FileStore, key: str, body: bytes, frees: bool = False) -> Any:
+        if next(count) == 2:
+            raise KeyboardInterrupt
+        return create(store, key, body, frees)
+
+    path = tmp_path / "in.jsonl"
+    path.write_text(lines(*ROWS))
+    command = ("append", "users", "--from", str(path), "--batch-size", "20")
+    monkeypatch.setattr(FileStore, "create", interrupted)
+    told = users(*command)
+    monkeypatch.undo()
+    assert told.exit_code == 130
+    assert "interrupted" in told.stderr
+    assert told.stderr.strip().endswith("; run the same command again: it continues where it stopped")
+    assert "--source-id" not in told.stderr
+    users.ok(*command)
     assert there(users) == Counter(range(40))
 
 

@@ -1,5 +1,6 @@
 """Records as lines of JSON: whatever a record holds comes back."""
 
+import gzip
 import json
 from typing import Any
 
@@ -115,3 +116,29 @@ def test_where_every_colon_follows_a_name_the_line_is_not_looked_at_again(monkey
         {"key_base64": "YQ==", "value_base64": "YQ==", "headers": [["a", "1"], ["a", None]], "offset": 0},
     ):
         parse_line(msgspec.json.encode(line), 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            b'{"key": 1, "value": "v"}',
+            "must be text or null, not a whole number. To store it as JSON, give --key-column",
+        ),
+        (
+            b'{"key": "k", "value": {"x": 1}}',
+            "not an object. To store it as JSON, give --key-column and --value-column",
+        ),
+        (b'[{"key": "k", "value": "v"}]', "it must be one object, not a list: give one per line"),
+        (b'{"key": "k", "value": "v"},', "is not a JSON object: leave out the comma at its end"),
+        (b"{'key': 'k', 'value': 'v'}", "is not a JSON object: JSON has double quotes, not single ones"),
+        (b"{", 'one object per line, as "jq -c ." does'),
+        (gzip.compress(b"{}", mtime=0), "it is compressed with gzip; give the file a name that ends in .gz"),
+        ('{"key": "k"}'.encode("utf-16"), "it is UTF-16; convert the file first"),
+        (b"PAR1...", "it is Parquet; give --format parquet"),
+    ],
+)
+def test_what_another_file_probably_is(line: bytes, said: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_line(line.split(b"\n")[0], 1)
+    assert said in str(caught.value)

@@ -37,6 +37,18 @@ def test_a_command_that_does_not_exist_suggests_one(lithify: Lithify, words: lis
         assert f"Did you mean '{command}'?" in told["message"]
 
 
+@pytest.mark.parametrize("words", [("compaction", "explain"), ("topic", "describe"), ("read",), ("append",)])
+def test_a_partition_where_a_topic_is_wanted(lithify: Lithify, words: tuple[str, ...]) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.refused(*words, "users/0", code=2, saying="users/0 is a partition: give users --partition 0")
+    lithify.refused(*words, "users/x", code=2, saying="topic name 'users/x' is not allowed")
+
+
+def test_a_file_without_its_flag(lithify: Lithify) -> None:
+    said = "unexpected extra argument (in.csv): give it as --from in.csv. Try 'lithify append --help'"
+    lithify.refused("append", "users", "in.csv", code=2, saying=said)
+
+
 def test_nothing_is_suggested_for_what_is_like_nothing(lithify: Lithify) -> None:
     for word in ("xyzzyq", "frobnicate"):
         told = lithify.refused(word, code=2, saying=f"No such command '{word}'. Try 'lithify --help'")
@@ -109,7 +121,7 @@ def test_a_mistyped_warehouse_is_named_in_python(call: Callable[[face.Warehouse]
         (
             ["--format", "csv", "--key-column", "ID"],
             "id,name\n1,a\n",
-            "no column 'ID'; it has id, name (in CSV the first",
+            "no column 'ID' (--key-column); it has id, name (in CSV the first",
         ),
         ([], "id,name\n1,a\n", "line 1 is not a JSON object: for CSV give --format csv"),
         ([], '{"key": "k", "value": NaN}\n', "line 1 is not a JSON object: JSON has no NaN or Infinity; write null"),

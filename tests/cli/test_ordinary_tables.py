@@ -1,5 +1,6 @@
 """CSV, JSON and Parquet of ordinary tables: columns become keys, values, times and tombstones."""
 
+import gzip
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -111,7 +112,10 @@ def test_tables_with_types(users: Lithify, tmp_path: Path) -> None:
         (CSV, (), "in.csv has the column 'id': say which column is the key with --key-column"),
         ("key,other\n", (), "has the column 'other'"),
         ("key\n", (), "has no column 'value'"),
-        (CSV, ("--key-column", "nr"), "in.csv has no column 'nr'; it has id, name, plan, at, op"),
+        (CSV, ("--key-column", "nr"), "in.csv has no column 'nr' (--key-column); it has id, name, plan, at, op"),
+        (CSV, ("--key-column", "id", "--timestamp-column", "t"), "has no column 't' (--timestamp-column); it has id"),
+        (CSV, ("--key-column", "id", "--delete-column", "d"), "has no column 'd' (--delete-column); it has id"),
+        (CSV, ("--key-column", "id", "--value-column", "v"), "has no column 'v' (--value-column); it has id"),
         (CSV, ("--key-column", "id", "--delete-column", "name"), "row 1 has a deletion mark that is neither"),
         (CSV, ("--key-column", "id", "--timestamp-column", "name"), "row 1 has a time that is neither"),
         ("id,v\n1,2\n3\n", ("--key-column", "id"), "row 2 has 1 cell, but the first line names 2"),
@@ -137,9 +141,18 @@ def test_a_first_line_in_another_encoding_is_told_so(users: Lithify, tmp_path: P
     assert "names" not in told
 
 
+def test_a_compressed_file_without_its_ending_is_told_so(users: Lithify, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(gzip.compress(CSV.encode()))
+    words = ("append", "users", "--from", str(path), "--key-column", "id")
+    users.refused(*words, code=2, saying="it is compressed with gzip; give the file a name that ends in .gz")
+
+
 def test_bad_rows_of_json_are_named(users: Lithify) -> None:
     words = ("append", "users", "--key-column", "id", "--value-column", "v")
-    users.refused(*words, code=2, saying="line 2 has no field 'v'", input='{"id": 1, "v": 2}\n{"id": 1}\n')
+    users.refused(
+        *words, code=2, saying="line 2 has no field 'v' (--value-column)", input='{"id": 1, "v": 2}\n{"id": 1}\n'
+    )
     users.refused(*words, code=2, saying="line 1 is not a JSON object", input="[1]\n")
 
 

@@ -41,6 +41,11 @@ def test_a_description_and_a_pass_show_what_is_stored_and_what_is_readable(lithi
     assert cells(report, "records readable") == ["10"]
     assert " → " in cells(report, "bytes stored")[0]
     assert report.splitlines()[1].endswith(" KiB)"), "the reason comes last, for it may be long"
+    assert "leaves out" not in report
+    lithify.ok("topic", "delete-records", "clicks", "--partition", "0", "--before", "25", "--yes")
+    assert "readable leaves out what lies below the log start" in lithify.ok(*ONCE)
+    shown = lithify.ok("topic", "describe", "clicks", "--partition", "0")
+    assert re.search(r"stored: 10 records .*; 5 records readable .*; the others lie below the floor", shown)
 
 
 def test_a_pass_tells_what_it_did_and_what_it_waits_for(lithify: Lithify) -> None:

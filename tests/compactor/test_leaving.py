@@ -1,23 +1,33 @@
 """Who ends gives up what it owns, so that a successor need not wait for a lease (P5, docs/rfcs/0014).
 
 Tried, and caught here: one that keeps it, one that gives up what another owns or what was never claimed, one that
-leaves while it runs, one that asks a store that is away once for each partition.
+leaves while it runs or while a turn of an interrupted run is under way, one that asks a store that is away once for
+each partition, or again and again, one that stops at a partition that refuses, one that says nothing of a store that
+went back in time, one that a child process closes, and a service that waits for its collection first.
 """
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import lithify
+from lithify.admin.daemon import Compacting, run_together
+from lithify.compactor import coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.job_edits import Leave
+from lithify.compactor.scheduler import Scheduler
+from lithify.events.event_log import log_event
 from lithify.events.notices import Trouble
 from lithify.events.types import Claimed, Event, OwnerLeft
 from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.reading import first_state
-from lithify.store.errors import Fenced
+from lithify.store.errors import ErrorKind, Fenced
+from lithify.store.port import Outcome
 from tests.clock import HandClock
 from tests.compactor.serving import Running, append_to, eventually
 from tests.e2e.workload import partition_files
@@ -111,6 +121,157 @@ def test_a_store_that_is_away_is_asked_once(warehouse: lithify.Warehouse, monkey
     compactor.close()
     assert len({key.split("/")[0] for key in asked}) == 1
     assert [each.what for each in told if isinstance(each, Trouble)] == ["partitions not left"]
+
+
+def _owned(warehouse: lithify.Warehouse, *names: str, told: list[Event] | None = None) -> lithify.Compactor:
+    """A compactor that owns a partition of each of these topics."""
+    for name in names:
+        append_to(warehouse.create_topic(name, 1, EAGER).partition(0), 8)
+    sink = log_event if told is None else told.append
+    compactor = lithify.Compactor(warehouse, engine="local", events=sink)
+    compactor.run_once()
+    return compactor
+
+
+def _owners(warehouse: lithify.Warehouse, *names: str) -> dict[str, bool]:
+    return {name: bool(state_of(warehouse, name).owner) for name in names}
+
+
+def test_what_became_of_it_is_not_asked_again(warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    compactor = _owned(warehouse, "users")
+    asked: list[str] = []
+
+    def unknown(key: str, body: bytes, frees: bool = False) -> Outcome:
+        asked.append(key)
+        return Outcome.UNKNOWN
+
+    monkeypatch.setattr(warehouse.driver.store, "create", unknown)
+    compactor.close()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("error", [lithify.AccessDenied("no"), lithify.Corrupt("damaged")])
+def test_one_that_refuses_keeps_no_other(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch, error: lithify.LithifyError
+) -> None:
+    told: list[Event] = []
+    compactor = _owned(warehouse, "one", "other", "third", told=told)
+    create = warehouse.driver.store.create
+
+    def refuse(key: str, body: bytes, frees: bool = False) -> Outcome:
+        if key.startswith("one/"):
+            raise error
+        return create(key, body, frees)
+
+    monkeypatch.setattr("lithify.compactor.service.many", lambda do, things: [do(each) for each in things])
+    monkeypatch.setattr(warehouse.driver.store, "create", refuse)
+    compactor.close()
+    assert _owners(warehouse, "one", "other", "third") == {"one": True, "other": False, "third": False}
+    found = [(each.what, each.topic) for each in told if isinstance(each, Trouble)]
+    assert found == [("partition not left", "one")]
+
+
+def test_a_store_that_went_back_in_time_is_told(warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Event] = []
+    compactor = _owned(warehouse, "users", told=told)
+
+    def refused(self: Leave, head: CompactorState, number: int, now_ms: int) -> Refused:
+        return Refused(lithify.EpochRegression("the epoch was 2, and is 1"))
+
+    monkeypatch.setattr(Leave, "apply", refused)
+    compactor.close()
+    assert [each.fault.kind for each in told if isinstance(each, Trouble) and each.fault] == [
+        ErrorKind.EPOCH_REGRESSION
+    ]
+
+
+def test_the_engine_ends_however_leaving_did(warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = LocalEngine(1)
+    closed: list[bool] = []
+    monkeypatch.setattr(engine, "close", lambda: closed.append(True))
+    compactor = lithify.Compactor(warehouse, engine=engine)
+
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lithify.compactor.service.Service.leave", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compactor.close()
+    assert closed == [True]
+
+
+def test_a_child_process_gives_up_nothing(warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    compactor = _owned(warehouse, "users")
+    with monkeypatch.context() as child:
+        child.setattr("os.getpid", lambda: 1)
+        compactor.close()
+    assert _owners(warehouse, "users") == {"users": True}
+    assert compactor.run_once().partitions, "the parent's is not closed"
+    compactor.close()
+    assert _owners(warehouse, "users") == {"users": False}
+
+
+class _Interrupted(ThreadPoolExecutor):
+    """A second Ctrl-C ends the wait for its threads."""
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(wait=False)
+        raise KeyboardInterrupt
+
+
+def test_nothing_is_given_up_while_a_turn_of_an_interrupted_run_is_under_way(
+    warehouse: lithify.Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_to(warehouse.create_topic("users", 1, EAGER).partition(0), 8)
+    compactor = lithify.Compactor(warehouse, engine="local", interval_ms=1)
+    plans, goes_on = threading.Event(), threading.Event()
+    hear: Any = vars(Scheduler)["_hear"]
+    split = coordinator.split
+
+    def interrupt(self: Scheduler[Any]) -> None:
+        if plans.is_set():
+            raise KeyboardInterrupt
+        hear(self)
+
+    async def long_split(*given: Any) -> Any:
+        plans.set()
+        goes_on.wait()
+        return await split(*given)
+
+    monkeypatch.setattr(coordinator, "split", long_split)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("lithify.compactor.scheduler.ThreadPoolExecutor", _Interrupted)
+        interrupted.setattr(Scheduler, "_hear", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compactor.run_once()
+    compactor.close()
+    held = _owners(warehouse, "users")
+    goes_on.set()
+    assert held == {"users": True}
+
+
+def test_a_service_gives_up_its_partitions_before_its_collection_has_ended(warehouse: lithify.Warehouse) -> None:
+    append_to(warehouse.create_topic("users", 1, EAGER).partition(0), 8)
+    compacting = Compacting(lithify.Compactor(warehouse, engine="local", interval_ms=1), 1)
+    collects, ends = threading.Event(), threading.Event()
+
+    class Collection:
+        def run(self) -> None:
+            collects.set()
+            ends.wait()
+
+        def stop(self) -> None: ...
+
+    service = threading.Thread(target=run_together, args=([compacting, Collection()],))
+    service.start()
+    try:
+        assert collects.wait(60)
+        assert eventually(lambda: warehouse.topic("users").partition(0).describe().l0 == ())
+        compacting.stop()
+        assert eventually(lambda: not state_of(warehouse, "users").owner)
+    finally:
+        ends.set()
+        service.join()
 
 
 @pytest.mark.parametrize(

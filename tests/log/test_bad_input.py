@@ -35,7 +35,14 @@ UNFIT = {
     "bytes": (b"ab", "record 0 is a int"),
     "a dict without a value": ([GOOD, {"key": b"k"}], "record 1 has no value"),
     "a dict with more": ([{"key": b"k", "value": b"v", "plan": SECRET}], "record 0 has a field .plan."),
-    "a number in a dict": ([{"key": 7, "value": b"v"}], "record 0 has a key of type int"),
+    "a number in a dict": (
+        [{"key": 7, "value": b"v"}],
+        r"record 0 has a key of type int: give text \(str\(key\)\), bytes or None",
+    ),
+    "a fraction as key": (
+        [Record(2.5, b"v")],
+        r"of type float: give bytes \(str\(key\).encode\(\)\) or None",
+    ),  # pyright: ignore
     "one dict": ({"key": b"k", "value": b"v"}, "give a list of records"),
     "text as key": ([Record(SECRET, b"v")], "record 0 has a key of type str"),  # pyright: ignore
     "a number as value": ([GOOD, Record(b"k", 7)], "record 1 has a value of type int"),  # pyright: ignore
@@ -66,7 +73,7 @@ UNFIT = {
     "no value": (pa.table({"key": ["k"]}), "'value' is missing"),
     "a strange column": (value(other=[1, 2]), "'other' is not one of"),
     "offsets": (value(offset=[1, 2]), "assigned by the log"),
-    "numbers as keys": (value(key=[1, 2]), "'key' has type int64"),
+    "numbers as keys": (value(key=[1, 2]), "'key' has type int64: cast it before appending, to text or bytes"),
 }
 
 

@@ -69,8 +69,10 @@ def test_columns_that_nobody_named_are_refused(part: Partition, frame: Callable[
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 def test_a_column_that_is_not_there_is_named_with_those_that_are(part: Partition, frame: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidRequest, match="no column 'payload'; there are id, plan, seats"):
+    with pytest.raises(InvalidRequest, match=r"no column 'payload' \(value=\); there are id, plan, seats"):
         part.append(frame(), key="id", value="payload")
+    with pytest.raises(InvalidRequest, match=r"no column 'at' \(timestamp=\); there are id, plan, seats"):
+        part.append(frame(), key="id", value="plan", timestamp="at")
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)

@@ -127,6 +127,15 @@ def test_options_where_none_are_taken(url: str) -> None:
         open_store(url, {"endpoint_url": "x"})
 
 
+@pytest.mark.parametrize("url", ["http://host:8080", "https://me:hush@host/w", "HTTP://host"])
+def test_a_server_is_no_store(url: str) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"address of a server, which lithify.Admin\('https?://…'\) asks"
+    ) as caught:
+        open_store(url)
+    assert "hush" not in str(caught.value)
+
+
 def test_a_memory_url_is_one_store_for_the_process() -> None:
     clock = [5]
     store = open_store("memory://one/", clock=lambda: clock[0])

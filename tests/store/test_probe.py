@@ -1,16 +1,18 @@
 """The probe passes where commits are safe, and refuses where they only look so."""
 
+import errno
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from lithify.store import fsspec_store
+from lithify.store.disk import Disk
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.file import FileStore
 from lithify.store.fsspec_store import FsspecStore
@@ -22,6 +24,7 @@ from lithify.store.s3 import S3Store
 from lithify.testing.front import Deed, Front, Seen
 from lithify.testing.server import S3Server
 from tests.processes import running
+from tests.store.disks import ScriptedDisk
 
 WRITERS = 8
 UNSAFE = "both win"
@@ -282,3 +285,23 @@ def test_a_folder_that_cannot_be_written_is_a_finding() -> None:
         report.require()
     assert report.finding == "unfit"
     assert UNSAFE not in str(caught.value)
+
+
+def test_one_cause_is_told_once(tmp_path: Path) -> None:
+    """A folder that may only be read refuses each check with the same sentence."""
+    disk = ScriptedDisk()
+    disk.play = lambda _, name, act: refuse() if name in WRITES else act()
+    (tmp_path / "w").mkdir()
+    report = probe(FileStore(tmp_path / "w", disk=cast(Disk, disk)), rounds=1)
+    assert len([check for check in report.checks if check.finding == "refused"]) > 2
+    with pytest.raises(AccessDenied, match="denies this process access that a log needs") as caught:
+        report.require()
+    assert str(caught.value).count("Permission denied") == 1
+    assert str(caught.value).endswith("; also read after write, range read, list after write, delete")
+
+
+WRITES = {"make_folder", "link", "rename", "rename_exclusively", "touch"}
+
+
+def refuse() -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied")
