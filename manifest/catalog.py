@@ -278,8 +278,8 @@ async def alter_topic(
 
     Then the new retention bounds are committed to every partition's manifest, where the floor is computed from them
     (R3); with them the version, so that jobs admitted before are checked again (P9). The version is also committed if
-    only what compaction keeps, or the cold home, was altered. If this is interrupted, the next alter or a compactor's pass finishes it. A
-    partition that cannot be read stops no other; the first error is raised after all were tried.
+    only what compaction keeps was altered, or the cold home. If this is interrupted, the next alter or a compactor's
+    pass finishes it. A partition that cannot be read stops no other; the first error is raised after all were tried.
     """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:
