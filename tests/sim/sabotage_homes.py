@@ -74,7 +74,7 @@ OF_HOMES = (
         "a home is forgotten while a job may upload to it",
         "P18",
         "gc/collect.py",
-        " or may_upload(await files.compactor_state(), home)):",
+        " or may_upload(state, home)):",
         "):",
         focus="homes",
         test=P18_TESTS + "test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile",
