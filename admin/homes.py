@@ -25,7 +25,7 @@ from lithify.store.home_names import physical, same_home
 from lithify.store.owners import adopt_home
 from lithify.store.port import NewId, Now
 
-__all__ = ["HomeUse", "PartitionHomes", "adopt", "relocate", "status", "uses"]
+__all__ = ["HomeUse", "PartitionHomes", "adopt", "ask", "relocate", "status", "uses"]
 
 
 class HomeUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,33 +123,49 @@ def relocate(known: KnownPartitions, topic: str, partition: int, *, back: bool =
         )
 
     async def request(files: PartitionFiles) -> tuple[Job, int]:
-        manifest, now_ms = await files.live_head(), await Now()
-        moves = [segment for unit in elsewhere(manifest, to) for segment in unit.segments]
-        if not moves:
-            where = f"{topic}/{partition}"
-            raise InvalidRequest(f"{where}: nothing to move: {all_there(manifest, to)}")
-        state = await files.compactor_state()
-        known_id = _under_way(state, to)
-        if known_id is not None:
-            where = f"{topic}/{partition}"
-            raise AlreadyExists(
-                f"{where}: a move to {told(to)} is under way: 'lithify compaction status {where}/{known_id}'"
-            )
-        job_id = SegmentId.for_job(manifest.id, await NewId())
-        job = Job(
-            id=job_id,
-            kind="relocate",
-            status="submitted",
-            origin="manual",
-            home=to,
-            price=move_price(moves, to, config, now_ms),
-            created_at_ms=now_ms,
-        )
-        submitted = await files.compactor.commit(Submit(first_state(manifest), job))
-        return submitted.result, now_ms
+        return await ask(files, config, to), await Now()
 
     job, now_ms = known.run(found.keys, request)
     return compaction_info(topic, partition, job, now_ms)
+
+
+async def ask(files: PartitionFiles, config: TopicConfig, to: str) -> Job:
+    """The request that everything be moved to the home `to`. Raises InvalidRequest if everything is there, and stays.
+
+    SUBTLE! It does not stay while a job may still move it elsewhere. 1. A move to the cold home is under way. 2. An
+    operator gives that home up, and recalls what is there: nothing. 3. The move commits, and the home is wiped.
+    Therefore such a job is waited for, like any other: the request comes after it. And `.compactor` is read first: a
+    job that has ended by then has changed the manifest. Test: tests/protocol/test_p15_moves.py
+    """
+    state = await files.compactor_state()
+    manifest, now_ms = await files.live_head(), await Now()
+    moves = [segment for unit in elsewhere(manifest, to) for segment in unit.segments]
+    where = f"{manifest.topic}/{manifest.partition}"
+    if not moves and not _moves_elsewhere(state, to):
+        raise InvalidRequest(f"{where}: nothing to move: {all_there(manifest, to)}")
+    known_id = _under_way(state, to)
+    if known_id is not None:
+        raise AlreadyExists(
+            f"{where}: a move to {told(to)} is under way: 'lithify compaction status {where}/{known_id}'"
+        )
+    job_id = SegmentId.for_job(manifest.id, await NewId())
+    job = Job(
+        id=job_id,
+        kind="relocate",
+        status="submitted",
+        origin="manual",
+        home=to,
+        price=move_price(moves, to, config, now_ms) if moves else None,
+        created_at_ms=now_ms,
+    )
+    return (await files.compactor.commit(Submit(first_state(manifest), job))).result
+
+
+def _moves_elsewhere(state: CompactorState | None, home: str) -> bool:
+    """Whether a job, or a request, may still move segments to another home. One that is to be cancelled may have
+    committed, or may do so yet."""
+    jobs = () if state is None else state.jobs
+    return any(job.relocates and job.active and not same_home(job.home, home) for job in jobs)
 
 
 def _under_way(state: CompactorState | None, home: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lithify.compactor import job_edits
-from lithify.compactor.altered import forbidden
+from lithify.compactor.altered import outdated
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
 from lithify.compactor.failures import failure_of, met
@@ -61,7 +61,7 @@ class JobWork:
         if gone:
             text = f"{len(gone)} of its sources are no longer live ({gone[0]})"
             return await self.finish(job, "failed", text, JobError(Category.INVALID, text))
-        altered = forbidden(job.plan.rules, sources_of(manifest, job), self.config, await Now())
+        altered = outdated(job, sources_of(manifest, job), self.config, await Now())
         if altered is not None:
             return await self._end_altered(job, altered)
         number = job.last_attempt + 1
@@ -289,9 +289,9 @@ class JobWork:
         manifest that the tasks read. `topic_read`: just now, so it is read again only after a long verification.
 
         SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. A client alters the topic: version 6. 3.
-        The commit would drop by the rules of 5. Therefore the commit names the version that it read, and a manifest
-        that is at a later one refuses it; then the configuration is read again.
-        Tests: tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
+        The commit would drop by the rules of 5, or move to its cold home. Therefore the commit names the version that
+        it read, and a manifest that is at a later one refuses it; then the configuration is read again. Tests:
+        tests/protocol/test_p09_frozen_plan.py, tests/compactor/test_altered_beside_a_commit.py
         """
         state = self.files.compactor.seen.value
         current = state.job(job.id) if state else None
@@ -308,8 +308,14 @@ class JobWork:
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
         forget = tuple(d.id for d in completed if d.id not in active)
+        sources, known = sources_of(merged, current), topic_read and len(outputs) <= OUTPUTS_A_LOOK
         if current.relocates:
-            return await self._commit_relocation(current, forget)
+            refused = await self._home_refuses(current)
+            if refused is not None:
+                return await self._retry_later(current, refused)
+            copies = tuple((current.segments[done.index], done.outputs[0]) for done in current.done)
+            move = CommitRelocation(self.epoch, current.id, copies, forget)
+            return await self._commit(current, move, sources, known=known)
         commit = CommitCompaction(
             epoch=self.epoch,
             job=job.id,
@@ -323,31 +329,25 @@ class JobWork:
             sizes=current.sizes(),
             dropped_to=max((done.dropped_to for done in current.done), default=0),
         )
-        read_lately = topic_read and len(outputs) <= OUTPUTS_A_LOOK
-        return await self._commit(current, commit, sources_of(merged, current), known=read_lately)
+        return await self._commit(current, commit, sources, known=known)
 
-    async def _commit_relocation(self, job: Job, forget: tuple[str, ...]) -> Step:
+    async def _home_refuses(self, job: Job) -> JobError | None:
         """SUBTLE! 1. The home is asked whose it is. 2. Its disk is unmounted. 3. A worker copies into the empty mount
         point, where the copies are found again. 4. They are committed, and the originals collected: all is lost once
         the disk is back. Therefore the home is asked again. Test: tests/e2e/test_unmounted_home.py
         """
-        refused = await home_refuses(self.files.keys, job.home)
-        if refused is not None:
-            return await self._retry_later(job, refused)
-        copies = tuple((job.segments[done.index], done.outputs[0]) for done in job.done)
-        committed = await self.files.manifest.offer(CommitRelocation(self.epoch, job.id, copies, forget))
-        done = not isinstance(committed, Refused)
-        return await (self.finish(job, "completed", job.reason) if done else self._refused(job, committed.error))
+        return await home_refuses(self.files.keys, job.home)
 
-    async def _commit(self, job: Job, commit: CommitCompaction, sources: Sequence[SegmentRef], *, known: bool) -> Step:
-        assert job.plan is not None
+    async def _commit(
+        self, job: Job, commit: CommitCompaction | CommitRelocation, sources: Sequence[SegmentRef], *, known: bool
+    ) -> Step:
         for left in reversed(range(ALTERATIONS_MAX)):
             in_force = self._config_in_force((self.topic.seen if known else await self.topic.refresh()).value)
             known = False
             if in_force is None:
                 return await self._end_deleted(job)
             config, config_at = in_force
-            altered = forbidden(job.plan.rules, sources, config, await Now())
+            altered = outdated(job, sources, config, await Now())
             if altered is not None:
                 return await self._end_altered(job, altered)
             committed = await self.files.manifest.offer(replace(commit, config_at=config_at))

@@ -341,8 +341,7 @@ class Coordinator:
                 moves = Ends("failed", f"{moves.reason}; but {refused.reason}", refused)
         if isinstance(moves, Ends):
             ends = self._work(reading.config).finish
-            told = moves.status, moves.reason, moves.error
-            return Step(StepEnd.FAILED, moves.reason) if request is None else await ends(request, *told)
+            return Step(StepEnd.FAILED, moves.reason) if request is None else await ends(request, *moves)
         job_id = moves.request.id if moves.request else SegmentId.for_job(reading.manifest.id, await NewId())
         return await self._begin(reading, freeze_relocation(moves, job_id, reading.config, reading.now_ms))
 

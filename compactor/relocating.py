@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lithify.compactor.altered import not_its_home
 from lithify.compactor.estimate import estimate_relocation
 from lithify.compactor.plan import sources_of
 from lithify.compactor.policy import given_up_first
-from lithify.manifest.categories import Category
+from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.cold import all_there, elsewhere, no_room, one_job
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.homes import in_warehouse, told
@@ -36,6 +37,7 @@ class Ends(NamedTuple):
     status: Ended
     reason: str
     error: JobError | None = None
+    ended_by: str = ""  # an EndedBy
 
 
 def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
@@ -47,6 +49,10 @@ def requested_moves(reading: Reading, request: Job) -> Moves | Ends:
     appends wait for the home. Therefore the request ends, and says why. Test: tests/e2e/test_relocation_ends.py
     """
     manifest, home = reading.manifest, request.home
+    given_up = not_its_home(home, reading.config)
+    if given_up is not None:
+        text = f"the topic was altered: {given_up}"
+        return Ends("cancelled", text, JobError(Category.ALTERED, text), EndedBy.ALTERATION)
     found = elsewhere(manifest, home)
     if not found:
         return Ends("completed", f"nothing to move: {all_there(manifest, home)}")

@@ -38,9 +38,14 @@ __all__ = [
 ]
 
 RETENTION_KEYS = frozenset(("cleanup.policy", "retention.ms", "retention.bytes", "retention.records"))
-# These decide what stays: after one was altered, no job commits by its former value (P9).
+# These decide what stays, and where: after one was altered, no job commits by its former value (P9).
+KEEPING_KEYS = RETENTION_KEYS | {
+    "min.compaction.lag.ms",
+    "delete.retention.ms",
+    "cold.location",
+    "cold.storage.class",
+}
 FOLDERS_LOOKED_AT_MAX = 64  # to tell a warehouse from a folder of something else
-KEEPING_KEYS = RETENTION_KEYS | {"min.compaction.lag.ms", "delete.retention.ms"}
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:
@@ -273,8 +278,8 @@ async def alter_topic(
 
     Then the new retention bounds are committed to every partition's manifest, where the floor is computed from them
     (R3); with them the version, so that jobs admitted before are checked again (P9). The version is also committed if
-    only what compaction keeps was altered. If this is interrupted, the next alter or a compactor's pass finishes it. A
-    partition that cannot be read stops no other; the first error is raised after all were tried.
+    only what compaction keeps was altered, or the cold home. If this is interrupted, the next alter or a compactor's
+    pass finishes it. A partition that cannot be read stops no other; the first error is raised after all were tried.
     """
     if partitions is not None:
         if partitions > PARTITIONS_MAX:

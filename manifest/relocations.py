@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.claims import fenced
 from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.config import LONG_MAX
 from lithify.manifest.homes import HERE, named_homes
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import (
@@ -100,6 +101,7 @@ class CommitRelocation:
     job: str
     copies: tuple[tuple[str, SegmentRef], ...]  # the id of each segment that the job holds, and its copy
     forget: tuple[str, ...]  # completed jobs that have ended in `.compactor`
+    config_at: int = LONG_MAX  # the configuration's version that was checked to allow the move
 
     repeatable = True  # by the job id
     frees = True
@@ -135,6 +137,8 @@ class CommitRelocation:
         where = f"{head.topic}/{head.partition}: job {self.job}"
         if head.sealed:
             return topic_gone(head)
+        if head.config_at > self.config_at:
+            return Unavailable(f"{where}: the topic was altered in the meantime; the job must be checked again")
         live = {segment.id: segment for segment in head.segments()}
         gone = [each for each, _ in self.copies if each not in live]
         if gone:

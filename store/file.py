@@ -8,6 +8,7 @@ A name is visible before it is sure to survive a power cut. So code that relies 
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from lithify.store.disk import Disk, sync_folder
+from lithify.store.disk import Disk, Entry, sync_folder
 from lithify.store.driver import machine_ms, new_id
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.exclusive import publish_exclusively
@@ -30,6 +31,7 @@ from lithify.store.reserve import PIECES, Reserve
 __all__ = ["FileStore"]
 
 _TEMPORARY = ".lithify-tmp"
+_TEMPORARY_FILE = re.compile(r"[0-9a-f]{16}\.[0-9]+")  # as `_name_temporary` names them
 _RESERVE = "reserve"
 _PAGE_KEYS = 1000
 _STALE_MS = 24 * 3600 * 1000
@@ -199,11 +201,14 @@ class FileStore(Store):
     def remove_stale_temporaries(
         self, ours: Callable[[str], bool], older_than_ms: int = _STALE_MS, *, dry_run: bool = False
     ) -> int:
-        """Remove all of them: they are in our own folder, under names that reveal no key."""
+        """Remove all of them: they are in our own folder, under names that reveal no key. Nothing that has another
+        name, and nothing through a link: that folder may be anybody's."""
         removed = 0
         with explained(self._temporary):
+            if self._disk.resolve(self._temporary) != self._disk.resolve(self._root) / _TEMPORARY:
+                return removed
             try:
-                unfinished = [entry.name for entry in self._disk.scan(self._temporary) if entry.is_file]
+                unfinished = [entry.name for entry in self._disk.scan(self._temporary) if _is_unfinished(entry)]
             except (FileNotFoundError, NotADirectoryError):
                 return removed
             before = self.now() - older_than_ms
@@ -307,6 +312,10 @@ def _walk(disk: Disk, folder: Path, prefix: str, after: str, trail: tuple[Path, 
 
 def _leads_back(target: Path, left: tuple[Path, ...]) -> bool:
     return any(folder.is_relative_to(target) for folder in left)
+
+
+def _is_unfinished(entry: Entry) -> bool:
+    return entry.is_file and not entry.is_link and _TEMPORARY_FILE.fullmatch(entry.name) is not None
 
 
 def _modified_ms(found: os.stat_result) -> int:

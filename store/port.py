@@ -364,5 +364,6 @@ class Store(Protocol):
 
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         """Remove what killed processes left half written, if it is a day old by the store's clock; returns how many (or
-        would, in a dry run). If others may write here too, only what would become a key that is `ours`."""
+        would, in a dry run). If others may write here too, only what would become a key that is `ours`, as far as its
+        name reveals that."""
         return 0

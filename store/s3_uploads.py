@@ -22,8 +22,8 @@ def abort_stale_uploads(
         for page in pages
         for found in page.get("Uploads", ())
         if found["Key"].startswith(prefix)
-        and ours(found["Key"].removeprefix(prefix))
         and int(found["Initiated"].timestamp() * 1000) < before_ms
+        and ours(found["Key"].removeprefix(prefix))
     ]
     for upload in () if dry_run else stale:
         try:

@@ -89,6 +89,11 @@ def test_stale_temporaries_of_homes_are_removed_too(on_files: Lithify, tmp_path:
     cold = tmp_path / "cold"
     stale = cold / ".lithify-tmp" / "0123456789abcdef.7"
     on_files.ok("topic", "create", "users", "--config", f"cold.location={cold.as_uri()}")
+    on_files.ok("append", "users", input=changes(9))
+    on_files.ok("compaction", "submit", "users", "--full")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
+    on_files.ok("home", "relocate", "users")
+    on_files.ok("compactor", "run", "--once", "--engine", "local")
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.write_bytes(b"half")
     os.utime(stale, (1, 1))

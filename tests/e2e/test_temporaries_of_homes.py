@@ -1,6 +1,7 @@
 """What a killed process left half written in another home is removed by a sweep, as in the warehouse."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import lithify
 from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.warehouse import Warehouse
 from lithify.store.errors import Unavailable
+from lithify.store.file import FileStore
 from lithify.store.homes import HERE, Homes
 from lithify.store.memory import MemoryStore
+from lithify.store.owners import claim_home, owner_key, owner_key_beside
 from tests.clock import HandClock
 
 HOUR_MS = 3_600_000
@@ -74,18 +77,66 @@ def test_a_home_that_is_away_holds_up_no_other(warehouse: Warehouse, tmp_path: P
     assert "is it mounted?" in part.fault.message
 
 
+def test_a_copy_of_the_warehouse_removes_nothing_there(warehouse: Warehouse, tmp_path: Path, stale: Path) -> None:
+    """The home is the original's, as home.json says: what is half written there may be about to be finished."""
+    shutil.copytree(tmp_path / "warehouse", tmp_path / "copy")
+    here = left(tmp_path / "copy", "0123456789abcdef.7", old=True)
+    with lithify.open(str(tmp_path / "copy"), clock=HandClock()) as copy:
+        report = lithify.Collector(copy).run_once(sweep=True)
+    assert (report.temporaries, here.exists(), stale.exists()) == (1, False, True)
+
+
+def test_a_folder_that_two_warehouses_share_is_left_alone(warehouse: Warehouse, disk: Path, stale: Path) -> None:
+    """A file's name does not say whose it is."""
+    claim_home(FileStore(disk), owner_key("others", "0123456789abcdef"), "file:///another")
+    assert lithify.Collector(warehouse).run_once(sweep=True).temporaries == 0
+    assert stale.exists()
+
+
+class Uploads(MemoryStore):
+    """As a bucket: an upload says for which key it is."""
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self.uploads = list(keys)
+
+    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
+        stale = [key for key in self.uploads if ours(key)]
+        if not dry_run:
+            self.uploads = [key for key in self.uploads if key not in stale]
+        return len(stale)
+
+
+def upload(topic: str) -> str:
+    return f"{topic}/0123456789abcdef/00000/segments/000000000001-01234567-1-0-01234567.parquet"
+
+
+def test_of_a_bucket_that_two_warehouses_share_our_uploads_are_removed() -> None:
+    bucket, here = Uploads(upload("mine"), upload("others"), upload("nobodys"), "export.csv"), MemoryStore()
+    claim_home(bucket, owner_key_beside(upload("mine")), here.url)
+    claim_home(bucket, owner_key_beside(upload("others")), "s3://another")
+    homes = Homes({HERE: here, "s3://shared": bucket})
+    assert remove_stale_temporaries(homes, dry_run=True).removed == 1
+    assert len(bucket.uploads) == 4
+    assert remove_stale_temporaries(homes).removed == 1
+    assert bucket.uploads == [upload("others"), upload("nobodys"), "export.csv"]
+
+
 class Silent(MemoryStore):
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         raise Unavailable("no answer")
 
 
-class Full(MemoryStore):
-    def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
-        return 2
+def full() -> Uploads:
+    """Two uploads, ours."""
+    found = Uploads(upload("a"), upload("b"))
+    for key in found.uploads:
+        claim_home(found, owner_key_beside(key), found.url)
+    return found
 
 
 def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
-    found = remove_stale_temporaries(Homes({HERE: Full(), "one": Silent(), "two": Full(), "class:STANDARD_IA": Full()}))
+    found = remove_stale_temporaries(Homes({HERE: full(), "one": Silent(), "two": full(), "class:STANDARD_IA": full()}))
     assert found.removed == 4, "a storage class is in the warehouse's own bucket"
     assert found.fault is not None
     assert found.fault.message == "no answer"

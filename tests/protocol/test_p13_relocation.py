@@ -9,6 +9,7 @@ from lithify.compactor.own_home import home_refuses
 from lithify.compactor.relocating import gives_way
 from lithify.gc.collect import sweep
 from lithify.manifest.categories import Category
+from lithify.manifest.commit import Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.relocations import CommitRelocation, ForgetHomes, UseHome
@@ -66,6 +67,19 @@ def test_a_fenced_compactor_neither_notes_a_home_nor_commits() -> None:
         with pytest.raises(Fenced):
             world.alone(files.manifest.commit(edit))
     assert head(world) == before
+
+
+def test_a_move_is_refused_by_a_manifest_that_goes_by_a_later_configuration() -> None:
+    """The topic may name another cold home since, or none."""
+    world, files, epoch = compacted()
+    job = begun(world, files, epoch)
+    (ref,) = head(world).runs[0].segments
+    made = copied(world, job, ref)
+    at = replace(head(world), config_at=3)
+    for judged, refused in ((2, True), (3, False), (4, False)):
+        verdict = CommitRelocation(epoch, job.id, ((ref.id, made),), (), judged).apply(at, at.id + 1, 0)
+        assert isinstance(verdict, Refused) == refused
+        assert not refused or isinstance(verdict.error, Unavailable)
 
 
 def test_a_home_in_which_a_segment_is_stays_noted() -> None:

@@ -7,18 +7,20 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
+from lithify.admin.homes import ask
 from lithify.compactor.request_edits import Submit
 from lithify.manifest.catalog import alter_topic, topic_lineage
 from lithify.manifest.homes import HERE
 from lithify.manifest.jobs import Job
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AlreadyExists, InvalidRequest
 from lithify.store.port import NewId, Now, Pause
 from tests.sim.actors import TRANSIENT, Life
 from tests.sim.cast import Actor, Spell
 from tests.sim.places import CLASS, COLD, COLDER, files_of
-from tests.sim.site import TOPIC, Site
+from tests.sim.site import TOPIC, Handle, Site
 
 __all__ = ["climate_of", "homes_of"]
 
@@ -82,6 +84,9 @@ def mover(site: Site) -> Life:
                 files = files_of(handle.keys)
                 head = await files.head()
                 home = say.choice((HERE, HERE, handle.config.cold_home, *head.homes, COLD))
+                if home == HERE and say.random() < 0.7:
+                    await recall(site, files, handle)
+                    continue
                 job_id = SegmentId.for_job(head.id, await NewId())
                 job = Job(
                     id=job_id,
@@ -95,6 +100,20 @@ def mover(site: Site) -> Life:
                 site.world.counts["move asked for" if home else "recall asked for"] += 1
 
     return live
+
+
+async def recall(site: Site, files: PartitionFiles, handle: Handle) -> None:
+    """The judge is told what was answered: whoever gave the homes up relies on it."""
+    try:
+        job = (await ask(files, handle.config, HERE)).id
+    except AlreadyExists:
+        return
+    except InvalidRequest:
+        job = None  # everything is here
+    head = files.manifest.seen.value
+    assert head is not None
+    site.oracle.judge.recalled(handle.keys.root, head.config_at, job)
+    site.world.counts["recall asked for" if job else "recall of nothing asked for"] += 1
 
 
 def altered(site: Site) -> Life:

@@ -36,6 +36,7 @@ def rest(world: World, site: Site) -> None:
         others = site.oracle.others
         names = [key for key in world.objects if key.startswith(truth.keys.segments) and key not in others]
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
+        refuse(site.oracle.judge.not_back(truth.keys.root, truth.keys.topic_id))
         refuse(site.oracle.judge.noted_too_long(truth.keys.root, truth.housed.places()))
         refuse(site.oracle.judge.left_over(world.objects, truth.keys.root, others, world.now_ms))
     if site.topic_changes:

@@ -5,7 +5,9 @@ from tests.sim.sabotage_line import Sabotage
 __all__ = ["OF_HOMES"]
 
 P13_TESTS = "tests/protocol/test_p13_relocation.py::"
+P15_TESTS = "tests/protocol/test_p15_moves.py::"
 P18_TESTS = "tests/protocol/test_p18_sweep_of_homes.py::"
+GIVEN_UP_TESTS = "tests/e2e/test_homes_given_up.py::"
 
 OF_HOMES = (
     Sabotage(
@@ -72,7 +74,7 @@ OF_HOMES = (
         "a home is forgotten while a job may upload to it",
         "P18",
         "gc/collect.py",
-        " or may_upload(await files.compactor_state(), home)):",
+        " or may_upload(state, home)):",
         "):",
         focus="homes",
         test=P18_TESTS + "test_a_home_is_not_forgotten_under_a_job_that_begins_meanwhile",
@@ -236,8 +238,8 @@ OF_HOMES = (
         "what was copied into a mount point is committed",
         "P13",
         "compactor/attempt.py",
-        "        refused = await home_refuses(self.files.keys, job.home)\n        if",
-        "        refused = None\n        if",
+        "            refused = await self._home_refuses(current)\n",
+        "            refused = None\n",
         focus="homes",
         test="tests/e2e/test_unmounted_home.py::test_what_was_copied_into_a_mount_point_is_not_committed",
     ),
@@ -258,5 +260,49 @@ OF_HOMES = (
         "    merged = frozenset(done.sources)",
         focus="homes",
         test="tests/compactor/test_requests_by_sources.py::test_what_is_moved_is_still_asked_for",
+    ),
+    Sabotage(
+        "a move goes on to a home that was given up",
+        "P9",
+        "compactor/altered.py",
+        "        return not_its_home(job.home, config)",
+        "        return None",
+        focus="homes",
+        test=GIVEN_UP_TESTS + "test_what_was_left_ends_and_a_recall_waits_for_it",
+    ),
+    Sabotage(
+        "a request to move is admitted, though its home was given up",
+        "P9",
+        "compactor/relocating.py",
+        "    given_up = not_its_home(home, reading.config)",
+        "    given_up = None",
+        focus="homes",
+    ),
+    Sabotage(
+        "a move is committed by a configuration of long ago",
+        "P9",
+        "manifest/relocations.py",
+        "        if head.config_at > self.config_at:",
+        "        if False:",
+        focus="homes",
+        test=P13_TESTS + "test_a_move_is_refused_by_a_manifest_that_goes_by_a_later_configuration",
+    ),
+    Sabotage(
+        "partitions are not told that the cold home is another",
+        "P9",
+        "manifest/catalog.py",
+        '    "cold.location",\n',
+        "",
+        focus="homes",
+        test=GIVEN_UP_TESTS + "test_a_home_that_is_given_up_beside_the_commit_gets_nothing",
+    ),
+    Sabotage(
+        "a recall does not see what is being moved",
+        "P15",
+        "admin/homes.py",
+        "    if not moves and not _moves_elsewhere(state, to):",
+        "    if not moves:",
+        focus="homes",
+        test=P15_TESTS + "test_a_recall_misses_no_move_that_is_under_way",
     ),
 )

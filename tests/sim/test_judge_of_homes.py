@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.sim.judge.homes import admitted_wrongly, forgotten_too_late, moved_wrongly, owes_cold
+from tests.sim.judge.homes import (
+    admitted_wrongly,
+    forgotten_too_late,
+    left_elsewhere,
+    moved_late,
+    moved_wrongly,
+    owes_cold,
+)
 from tests.sim.judge.layout import Json
 from tests.sim.judge.settings import Settings, settings
 
@@ -74,7 +81,8 @@ def job(*segments: str, origin: str = "scheduler", home: str = COLD) -> Json:
         (job("a", "b"), "a", [], False),
         (job("a", "b", "c"), "", [], False),
         (job("a", "b", home="s3://other"), "", [], False),
-        (job("a", "b", origin="manual", home="s3://other"), "", [], True),
+        (job("a", "b", origin="manual"), "", [], True),
+        (job("a", "b", origin="manual", home="s3://other"), "", [], False),  # which the topic does not name
         (job("a", origin="manual"), "", [], False),
     ],
 )
@@ -121,3 +129,33 @@ def test_a_home_is_noted_until_nothing_is_or_may_be_there() -> None:
     assert forgotten_too_late(noted, [], [COLD]) is None
     assert forgotten_too_late(noted | {"retired": [segment("z", 0, 0, COLD)]}, [], []) is None
     assert forgotten_too_late(log(), [], []) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "homes", "right"),
+    [
+        (0, [COLD], True),
+        (0, [COLD, ""], True),  # not every partition has heard of it
+        (2, [COLD, ""], False),
+        (2, [COLD, "s3://other"], False),
+        (2, [COLD, "", COLD], True),
+    ],
+)
+def test_nothing_moves_to_a_home_that_was_given_up(at: int, homes: list[str], right: bool) -> None:
+    configs = [settings(number, {"cold.location": home}) for number, home in enumerate(homes, 1)]
+    assert (moved_late(job("a"), log(config_at=at), configs) is None) == right
+    assert moved_late(job("a", home=""), log(config_at=at), configs) is None
+
+
+@pytest.mark.parametrize(
+    ("head", "since", "homes", "right"),
+    [
+        (moved(), 2, [COLD, ""], False),
+        (moved(), 1, [COLD, ""], True),
+        (moved(), 2, [COLD, "", COLD], True),
+        (log(), 2, [COLD, ""], True),
+    ],
+)
+def test_what_was_recalled_is_here_at_rest(head: Json, since: int, homes: list[str], right: bool) -> None:
+    configs = [settings(number, {"cold.location": home}) for number, home in enumerate(homes, 1)]
+    assert (left_elsewhere(head, since, configs) is None) == right

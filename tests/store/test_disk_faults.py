@@ -128,7 +128,7 @@ def opened(*, used: bool) -> tuple[FileStore, ScriptedDisk]:
     seed = store_on(model)
     for key in ("t/old", "u/other"):
         seed.put(key, OLD)
-    model.close(model.open(TEMPORARY / "stale", os.O_WRONLY | os.O_CREAT))
+    model.close(model.open(TEMPORARY / "0123456789abcdef.7", os.O_WRONLY | os.O_CREAT))
     disk = ScriptedDisk(model)
     store = store_on(disk)
     if used:

@@ -110,6 +110,44 @@ def test_stale_temporaries_are_removed_and_fresh_ones_stay(
     assert FileStore("/nowhere/at/all").remove_stale_temporaries(bool) == 0
 
 
+def test_what_has_another_name_is_no_temporary(store: FileStore, tmp_path: Path) -> None:
+    store.create("a", b"1")
+    folder = tmp_path / "warehouse" / ".lithify-tmp"
+    for name in ("thesis.tex", "0123456789abcdef", "0123456789abcdef.7~", "0123456789ABCDEF.7"):
+        (folder / name).write_bytes(b"x")
+        os.utime(folder / name, (1, 1))
+    assert store.remove_stale_temporaries(bool) == 0
+
+
+@pytest.mark.parametrize("linked", ["the folder", "a file"])
+def test_no_link_is_followed_to_a_temporary(store: FileStore, tmp_path: Path, linked: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = elsewhere / "0123456789abcdef.7"
+    other.write_bytes(b"x")
+    os.utime(other, (1, 1))
+    folder = tmp_path / "warehouse" / ".lithify-tmp"
+    if linked == "the folder":
+        folder.parent.mkdir()
+        folder.symlink_to(elsewhere)
+    else:
+        store.create("a", b"1")
+        (folder / other.name).symlink_to(other)
+    assert store.remove_stale_temporaries(bool) == 0
+    assert other.exists()
+
+
+def test_a_root_that_is_a_link_has_temporaries_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    store = FileStore(tmp_path / "link")
+    output = store.output("a")
+    (left,) = (path for path in (tmp_path / "disk" / ".lithify-tmp").iterdir() if path.is_file())
+    os.utime(left, (1, 1))
+    assert store.remove_stale_temporaries(bool) == 1
+    output.abort()
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 def test_a_name_that_could_not_be_made_sure_is_unknown(number: int, store: FileStore, disk: ScriptedDisk) -> None:
     store.put("t/seed", b"")

@@ -11,7 +11,10 @@ __all__ = [
     "admitted_wrongly",
     "elsewhere",
     "forgotten_too_late",
+    "given_up",
     "home_of",
+    "left_elsewhere",
+    "moved_late",
     "moved_wrongly",
     "owes_cold",
     "too_dear",
@@ -91,6 +94,8 @@ def admitted_wrongly(
         yield "has other ranges than segments (P9)"
     if {*job["sources"]} != {u.id for u in units_of(manifest) if any(each in taken for each in u.segments)}:
         yield "names other sources than it moves segments of (P8)"
+    if given_up(home, config):
+        yield f"moves to {home}, and the topic names {config.cold_home or 'no cold home'} (RFC 0031)"
     asked = elsewhere(manifest, home)
     if job["origin"] == "manual":
         if taken != asked or len(taken) > moves_max:
@@ -101,6 +106,27 @@ def admitted_wrongly(
     wanted = [*wanted, *(asked for each in requests if each == home and len(asked) > moves_max)]
     if not any(taken == each[:moves_max] for each in wanted):
         yield f"moves {job['segments']} to {home!r}, and what is due there is {[e['id'] for e in due]} (RFC 0031)"
+
+
+def given_up(home: str, config: Settings) -> bool:
+    return home not in ("", config.cold_home)
+
+
+def moved_late(job: Json, previous: Json, configs: Iterable[Settings]) -> str | None:
+    """Of the commit of a relocation. `configs`: those that its compactor may go by."""
+    home, first = job.get("home", ""), previous.get("config_at", 0)
+    if any(config.version >= first and not given_up(home, config) for config in configs):
+        return None
+    return f"moves segments to {home}, which the topic had given up by version {first} (P9)"
+
+
+def left_elsewhere(head: Json, since: int, configs: Iterable[Settings]) -> str | None:
+    """At rest, after everything was recalled: `since`, the version of the configuration that the manifest went by
+    then. `configs`: of the topic, all of them."""
+    there = [each["id"] for each in segments_of(head) if home_of(each)]
+    if not there or any(config.cold_home for config in configs if config.version >= since):
+        return None
+    return f"{there[0]} is not in the warehouse, and was recalled from a home that is given up (RFC 0031)"
 
 
 def moved_wrongly(job: Json, previous: Json, manifest: Json) -> str | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tests.sim.judge import remains
 from tests.sim.judge.debts import owed
-from tests.sim.judge.homes import HOMES_MAX, MOVES_MAX, forgotten_too_late
+from tests.sim.judge.homes import HOMES_MAX, MOVES_MAX, forgotten_too_late, left_elsewhere
 from tests.sim.judge.layout import load, place_of
 from tests.sim.judge.owners import BOUNDS
 from tests.sim.judge.partition import Asker, Partition
@@ -39,6 +39,7 @@ class Judge:
         self._versions: list[tuple[str, Settings]] = []  # with the topic's id
         self._deleted: set[str] = set()  # ids of topics
         self._lifetimes_ms: dict[object, set[int | None]] = {}
+        self._recalls: dict[str, list[tuple[int, str | None]]] = {}  # by root
 
     def partition(self, root: str) -> Partition:
         found = self.partitions.get(root)
@@ -49,6 +50,11 @@ class Judge:
     def asks_to_pin(self, who: object, lifetime_ms: int | None) -> None:
         """Or to upload, for so long."""
         self._lifetimes_ms.setdefault(who, set()).add(lifetime_ms)
+
+    def recalled(self, root: str, config_at: int, job: str | None) -> None:
+        """Somebody was told that everything comes back, by that job; None: that everything is here already. The
+        manifest went by version `config_at` of the configuration."""
+        self._recalls.setdefault(root, []).append((config_at, job))
 
     def put(self, key: str, body: bytes) -> None:
         place = place_of(key)
@@ -125,6 +131,14 @@ class Judge:
         """`places`: where objects of the partition are, besides the warehouse."""
         partition = self.partition(root)
         wrong = forgotten_too_late(partition.head, partition.state.get("history", ()), places)
+        return wrong and f"{root}: at rest {wrong}"
+
+    def not_back(self, root: str, topic_id: str) -> str | None:
+        partition = self.partition(root)
+        done = {job["id"] for job in partition.state.get("history", ()) if job["status"] == "completed"}
+        since = [version for version, job in self._recalls.get(root, ()) if job is None or job in done]
+        found = (left_elsewhere(partition.head, version, self._of(topic_id)) for version in since)
+        wrong = next((each for each in found if each), None)
         return wrong and f"{root}: at rest {wrong}"
 
     def unaccounted(self, keys: Iterable[str], topic: str, others: Collection[str]) -> str | None:

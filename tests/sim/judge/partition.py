@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.sim.judge.chains import broken
 from tests.sim.judge.floors import log_start, misdated, stored_wrongly
 from tests.sim.judge.groups import appended_wrongly
-from tests.sim.judge.homes import MOVES_MAX, moved_wrongly
+from tests.sim.judge.homes import MOVES_MAX, moved_late, moved_wrongly
 from tests.sim.judge.layout import Json, load, segments_of, units_of
 from tests.sim.judge.leases import claimed_wrongly, left_wrongly
 from tests.sim.judge.merges import committed_wrongly, merged_wrongly
@@ -129,7 +129,7 @@ class Partition:
         yield from _one(appended_wrongly(previous, manifest, asker.configs))
         yield from _one(let_go_wrongly(previous, manifest, self.manifest))
         if job is not None and moves:
-            wrong = moved_wrongly(job, previous, manifest)
+            wrong = moved_wrongly(job, previous, manifest) or moved_late(job, previous, asker.configs)
             yield from _one(wrong and f"job {job['id']} {wrong}")
         elif job is not None:
             yield from self._merged(job, previous, manifest)

@@ -4,7 +4,7 @@ end a job as cancelled."""
 from collections.abc import Iterator
 
 from tests.sim.judge.debts import is_old
-from tests.sim.judge.homes import elsewhere, home_of
+from tests.sim.judge.homes import elsewhere, given_up, home_of
 from tests.sim.judge.layout import Json, live, segments_of, units_of
 from tests.sim.judge.plans import InForce
 from tests.sim.judge.settings import LARGEST, Settings
@@ -121,7 +121,9 @@ def _is_sorted_first(requested: list[str], manifest: Json, config: Settings, kno
 
 
 def _altered(job: Json, known: InForce) -> bool:
-    """The topic keeps what the plan drops."""
+    """The topic keeps what the plan drops, or names another cold home than that of a move."""
+    if job.get("kind") == "relocate":
+        return any(given_up(job.get("home", ""), config) for config in known.configs)
     rules, held = job["plan"]["rules"], set(job["segments"])
     horizon_ms, drops = rules.get("stamp_horizon_ms"), rules["drop_superseded"] or rules["drop_keyless"]
     for manifest, config in _pairs(known):
