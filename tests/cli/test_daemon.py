@@ -42,6 +42,9 @@ class Runs:
         if self.done == len(self._fates):
             self.service.stop()
         fate()
+
+    def close(self) -> None:
+        self._real.close()
         self._real.run(take_over, lambda _: self._real.stop())
 
     def stop(self) -> None:

@@ -65,7 +65,7 @@ def test_batches_are_as_large_as_asked(users: Lithify) -> None:
 
 BAD_LINES = {
     "no JSON": ("{secret", "is not a JSON object"),
-    "no object": ("[1]", "is not a record: it must be an object, not a list"),
+    "no object": ("[1]", "is not a record: it must be one object, not a list: give one per line"),
     "no value": ('{"key": "secret"}', "has no value"),
     "number": ('{"key": "k", "value": 5}', "is not a record: its value must be text or null, not a whole number"),
     "unknown field": ('{"key": "k", "value": "v", "secret": 1}', "has an unknown field; known are"),
