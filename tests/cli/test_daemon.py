@@ -42,10 +42,10 @@ class Runs:
         if self.done == len(self._fates):
             self.service.stop()
         fate()
+        self._real.run(take_over, lambda _: self._real.stop())
 
     def close(self) -> None:
         self._real.close()
-        self._real.run(take_over, lambda _: self._real.stop())
 
     def stop(self) -> None:
         """The real one goes on until it has told something: only the loop is under test."""
