@@ -112,9 +112,8 @@ class Scene:
         self.consumer.commit()
 
     def old_records(self, name: str) -> None:
-        """Appended now, to a topic that was never compacted."""
-        topic = self.kept.create_topic(name, 1, COMPACTED, probe=False)
-        topic.append([lithify.Record(b"k", b"v", timestamp_ms=self.past.now_ms)] * 2)
+        """Appended long ago, to a topic that was never compacted."""
+        self.topic_long_ago(self.kept, name, COMPACTED).append([lithify.Record(b"k", b"v")] * 2)
 
     def use_once(self) -> None:
         """A daemon has to do, others have not; and there are a checkpoint and consumers."""
