@@ -7,7 +7,7 @@ so nothing here needs a lock, and `leave` is safe in a signal handler.
 import queue
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -65,7 +65,7 @@ class Scheduler(Generic[K]):
         self._interval_ms = interval_ms
         self._mailbox: queue.SimpleQueue[_Done[K] | None] = queue.SimpleQueue()  # its put is reentrant
         self._under_way = 0  # in the pools, as far as this thread has heard
-        self._futures: set[Future[None]] = set()
+        self._working: set[Callable[[], None]] = set()  # in the pools, in truth
         self._in_round = False
         self._holds_jobs = False  # true until the round is over
         self._finding = False
@@ -82,7 +82,7 @@ class Scheduler(Generic[K]):
     @property
     def works(self) -> bool:
         """Whether a look or turn is under way; also after `run` was interrupted while it waited for them."""
-        return bool(self._futures)
+        return bool(self._working)
 
     def run(self, *, once: bool) -> None:
         """Run until `leave` is called, or with `once` until nothing wants a turn any more."""
@@ -137,12 +137,12 @@ class Scheduler(Generic[K]):
                 done = _Done(what, key, do())
             except BaseException as error:  # noqa: BLE001 - raised again by the thread that runs the loop
                 done = _Done(what, key, error=error)
+            self._working.discard(work)
             self._mailbox.put(done)
 
         self._under_way += 1
-        future = pool.submit(work)
-        self._futures.add(future)
-        future.add_done_callback(self._futures.discard)
+        self._working.add(work)
+        pool.submit(work)
 
     def _hear(self) -> None:
         """Wait until a result comes back, or the next round may begin; take in all results that are there."""
