@@ -31,7 +31,7 @@ from lithify.manifest.model import Key
 from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
-from lithify.manifest.units import Unit
+from lithify.manifest.units import Unit, segments_of
 from lithify.manifest.walk import FoundPartition
 from lithify.segment.ranges import row_group_weights, split_ranges
 from lithify.segment.segments import Segments
@@ -130,7 +130,7 @@ def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, 
     decided = ranges_without_weights(chosen, config)
     if decided is not None:
         return len(decided)
-    refs = [segment for unit in chosen for segment in unit.segments]
+    refs = segments_of(chosen)
     if len(refs) > WEIGHED_MAX:
         return None
     segments = Segments(found.keys, known.driver.homes)
@@ -177,7 +177,7 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
 
 
 def _cold(chosen: Sequence[Unit], reading: Reading) -> ColdPrice | None:
-    price = cold_price((segment for unit in chosen for segment in unit.segments), reading.config, reading.now_ms)
+    price = cold_price(segments_of(chosen), reading.config, reading.now_ms)
     return price if price.segments else None
 
 
@@ -186,8 +186,7 @@ def _price(action: Action, reading: Reading) -> MovePrice | None:
         case Resume(job) | Admit(job):
             return job.price
         case Propose(due) if due.kind == "relocate":
-            segments = [segment for unit in due.units for segment in unit.segments]
-            return move_price(segments, reading.config.cold_home, reading.config, reading.now_ms)
+            return move_price(segments_of(due.units), reading.config.cold_home, reading.config, reading.now_ms)
         case _:
             return None
 

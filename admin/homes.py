@@ -19,7 +19,7 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import first_state, held_by
-from lithify.manifest.units import Unit
+from lithify.manifest.units import Unit, segments_of
 from lithify.store.errors import AlreadyExists, InvalidRequest
 from lithify.store.home_names import physical, same_home
 from lithify.store.owners import adopt_home
@@ -90,8 +90,7 @@ def _status(manifest: Manifest, state: CompactorState, config: TopicConfig, now_
 
 
 def _price_of(chosen: Sequence[Unit], config: TopicConfig, now_ms: int) -> MovePrice | None:
-    segments = [segment for unit in chosen for segment in unit.segments]
-    return move_price(segments, config.cold_home, config, now_ms) if segments else None
+    return move_price(segments_of(chosen), config.cold_home, config, now_ms) if chosen else None
 
 
 def uses(manifest: Manifest) -> tuple[HomeUse, ...]:
@@ -139,7 +138,7 @@ async def ask(files: PartitionFiles, config: TopicConfig, to: str) -> Job:
     """
     state = await files.compactor_state()
     manifest, now_ms = await files.live_head(), await Now()
-    moves = [segment for unit in elsewhere(manifest, to) for segment in unit.segments]
+    moves = segments_of(elsewhere(manifest, to))
     where = f"{manifest.topic}/{manifest.partition}"
     if not moves and not _moves_elsewhere(state, to):
         raise InvalidRequest(f"{where}: nothing to move: {all_there(manifest, to)}")

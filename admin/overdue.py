@@ -6,6 +6,7 @@ from lithify.compactor.policy import Admit, Drop, Propose, Resume, Settle, decid
 from lithify.manifest.debt import Debt, Due, assess
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.reading import Reading
+from lithify.manifest.units import segments_of
 from lithify.manifest.words import span_text
 
 __all__ = ["OVERDUE_MS", "due_since_ms", "overdue", "taken_by"]
@@ -37,7 +38,7 @@ def overdue(reading: Reading, debt: Debt | None = None, appended_ms: int = 0) ->
 
 def taken_by(due: Due, debt: Debt) -> tuple[SegmentRef, ...]:
     """The segments that this work would read, or drop."""
-    return debt.droppable if due.kind == "drop" else tuple(ref for unit in due.units for ref in unit.segments)
+    return debt.droppable if due.kind == "drop" else segments_of(due.units)
 
 
 def due_since_ms(manifest: Manifest, taken: Iterable[SegmentRef], appended_ms: int = 0) -> int:

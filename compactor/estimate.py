@@ -9,7 +9,7 @@ from lithify.manifest.jobs import Estimate, Kind, summed_up
 from lithify.manifest.move_price import by_the_store, copying
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
-from lithify.manifest.units import Unit
+from lithify.manifest.units import Unit, segments_of
 from lithify.segment.read import FAR_FETCH_BYTES_MAX
 from lithify.segment.sort import SORT_BYTES
 from lithify.segment.source import FETCHES_BYTES
@@ -70,8 +70,7 @@ def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int |
 def estimate_relocation(chosen: Sequence[Unit], home: str) -> Estimate:
     """What it takes to move `chosen`, each of one segment, to `home`: copies, looks at them, and what any job takes."""
     size, rows, count = sum(u.bytes for u in chosen), sum(u.rows for u in chosen), len(chosen)
-    moved = [segment for unit in chosen for segment in unit.segments]
-    copies = [copying(each.bytes, by_the_store=by_the_store(each.home, home)) for each in moved]
+    copies = [copying(each.bytes, by_the_store=by_the_store(each.home, home)) for each in segments_of(chosen)]
     return Estimate(
         input_segments=count,
         input_rows=rows,

@@ -15,7 +15,7 @@ from lithify.manifest.jobs import CompactorState, Ended, Job, JobError, KeyRange
 from lithify.manifest.model import Manifest
 from lithify.manifest.move_price import move_price
 from lithify.manifest.reading import Reading
-from lithify.manifest.units import Unit
+from lithify.manifest.units import Unit, segments_of
 
 __all__ = ["Ends", "Moves", "freeze_relocation", "gives_way", "requested_moves"]
 
@@ -97,7 +97,7 @@ def gives_way(job: Job, head: Manifest | None, state: CompactorState | None, err
 
 def freeze_relocation(moves: Moves, job_id: str, config: TopicConfig, now_ms: int) -> Job:
     """The job that does `moves`, ready to be admitted: each segment is a range of its plan."""
-    segments = [segment for unit in moves.units for segment in unit.segments]
+    segments = segments_of(moves.units)
     plan = Plan(
         ranges=tuple(KeyRange() for _ in segments),
         rules=MergeRules(clock_ms=now_ms),

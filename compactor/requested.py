@@ -12,6 +12,7 @@ from lithify.manifest.homes import refuse_unreachable
 from lithify.manifest.jobs import Job, JobError
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
+from lithify.manifest.units import segments_of
 from lithify.manifest.words import span_text
 from lithify.store.errors import InvalidRequest
 
@@ -23,7 +24,7 @@ def requested_merge(reading: Reading, request: Job, files: PartitionFiles) -> Pr
     manifest, _, config, now_ms = reading
     try:
         chosen = choose_requested(manifest, request.requested, now_ms, config)
-        segments = [segment for unit in chosen for segment in unit.segments]
+        segments = segments_of(chosen)
         refuse_unreachable(files.keys, segments, files.homes)
     except InvalidRequest as error:
         return Ends("failed", str(error), JobError(Category.INVALID, str(error)))

@@ -18,7 +18,7 @@ from lithify.manifest.jobs import Job, KeyRange
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.units import Unit
+from lithify.manifest.units import Unit, segments_of
 from lithify.store.errors import Corrupt, NotFound, Unavailable
 from lithify.store.port import Now
 
@@ -41,7 +41,7 @@ async def split(
 ) -> tuple[KeyRange, ...]:
     """The key ranges for a job over `chosen`, as the owner of `epoch` plans it. Raises Damaged if a source is not
     whole, Interrupted if it should stop, or if the `request` that it serves was cancelled."""
-    segments = tuple(segment for unit in chosen for segment in unit.segments)
+    segments = segments_of(chosen)
     refuse_unreachable(files.keys, segments, files.homes)
     target = target_bytes(config, sum(unit.bytes for unit in chosen))
     known = ranges_without_weights(chosen, config)
@@ -65,7 +65,7 @@ def ranges_without_weights(chosen: Sequence[Unit], config: TopicConfig) -> tuple
     total_bytes = sum(unit.bytes for unit in chosen)
     target = target_bytes(config, total_bytes)
     if not config.compacted:
-        return offset_ranges([segment for unit in chosen for segment in unit.segments], target)
+        return offset_ranges(segments_of(chosen), target)
     return (KeyRange(),) if total_bytes <= target else None
 
 

@@ -1,10 +1,12 @@
 """What compaction takes as a whole: an L0 segment, or a sorted run, with totals over its segments. Pure."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from lithify.manifest.model import Manifest, SegmentRef
 
-__all__ = ["Unit", "unit_of", "units"]
+__all__ = ["Unit", "segments_of", "unit_of", "units"]
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,10 @@ def units(manifest: Manifest) -> tuple[Unit, ...]:
     found = [unit_of(run.id, True, run.segments) for run in manifest.runs]
     found += [unit_of(segment.id, False, (segment,)) for segment in manifest.l0]
     return tuple(sorted(found, key=lambda unit: unit.min_offset))
+
+
+def segments_of(chosen: Iterable[Unit]) -> tuple[SegmentRef, ...]:
+    return tuple(segment for unit in chosen for segment in unit.segments)
 
 
 def unit_of(unit_id: str, is_run: bool, segments: tuple[SegmentRef, ...]) -> Unit:

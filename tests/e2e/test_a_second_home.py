@@ -44,16 +44,6 @@ class Move:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def cold() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def warehouse(cold: MemoryStore, clock: HandClock) -> Warehouse:
     """Two appends in one run, whose segment lives in `cold`, and a third one here."""
     opened = Warehouse(Driver(Homes({HERE: MemoryStore(), "cold": cold}), clock))

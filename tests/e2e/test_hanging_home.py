@@ -44,11 +44,6 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def warehouse(gate: Gate, clock: HandClock) -> Warehouse:
     """Its first partition has a run in the cold home, and L0 segments to be merged with it; the others were never
     there. The home hangs."""

@@ -46,11 +46,6 @@ class Stops(LocalEngine):
 
 
 @pytest.fixture
-def cold() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def here() -> Store:
     return Store()
 

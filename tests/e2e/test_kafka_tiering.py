@@ -49,11 +49,6 @@ def cold() -> Cold:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def warehouse(cold: Cold, clock: HandClock) -> Warehouse:
     """A partition with several segments in a run, all of which are to move to the cold home. What it may hold is
     what it holds: if one segment counted twice, retention would delete another."""

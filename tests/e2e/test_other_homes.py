@@ -57,11 +57,6 @@ class Put:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def warehouse(clock: HandClock) -> Warehouse:
     """Two appends; the older one has moved, and its bytes were left in the warehouse."""
     opened = lithify.open(f"memory://{new_id()}", clock=clock)

@@ -32,16 +32,6 @@ CONFIG: dict[str, Setting] = {
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def cold() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def warehouse(cold: MemoryStore, clock: HandClock) -> Warehouse:
     return Warehouse(Driver(Homes({HERE: MemoryStore(), COLD: cold}), clock))
 

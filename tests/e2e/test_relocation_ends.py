@@ -44,11 +44,6 @@ def cold() -> Cold:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def warehouse(cold: Cold, clock: HandClock) -> Warehouse:
     warehouse = Warehouse(Driver(Homes({HERE: MemoryStore(), COLD: cold}), clock))
     topic = warehouse.create_topic("t", config=CONFIG, probe=False)

@@ -23,11 +23,6 @@ GRACE_MS = 60_000
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def disk(tmp_path: Path) -> Path:
     return tmp_path / "cold"
 
