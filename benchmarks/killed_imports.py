@@ -37,6 +37,7 @@ KILLS = 5
 PARTITIONS = 3
 _LOOK_S = 0.02  # between two looks at how far an import is
 _ROWS = 100_000  # generated at a time
+_BATCHES_MIN = 60  # of a file, so that it can be killed in many places
 
 
 class Source(NamedTuple):
@@ -46,6 +47,7 @@ class Source(NamedTuple):
     path: str
     rows: int
     flags: tuple[str, ...]
+    batch_rows: int
 
 
 class Killed(NamedTuple):
@@ -77,7 +79,7 @@ def _csv(path: Path, rows: int) -> Source:
     with pyarrow.csv.CSVWriter(path, pa.schema([("id", pa.string()), ("value", pa.string())])) as writer:
         for table in _tables(rows, 20):
             writer.write_table(table)
-    return Source("CSV", str(path), rows, ("--key-column", "id", "--value-column", "value"))
+    return Source("CSV", str(path), rows, ("--key-column", "id", "--value-column", "value"), _batch_rows(rows))
 
 
 def _json(path: Path, size: int) -> Source:
@@ -88,14 +90,14 @@ def _json(path: Path, size: int) -> Source:
                 f'{{"key":"k{number}","value":"v{number:.>400}"}}\n' for number in range(rows, rows + 1_000)
             )
             rows += 1_000
-    return Source("lines of JSON", str(path), rows, ())
+    return Source("lines of JSON", str(path), rows, (), _batch_rows(rows))
 
 
 def _parquet(folder: Path, rows: int) -> Source:
     folder.mkdir()
     for number, table in enumerate(_tables(rows, 20)):
         pq.write_table(table.rename_columns(["key", "value"]), folder / f"{number:05d}.parquet")
-    return Source("a folder of Parquet", f"{folder}/", rows, ("--engine", "local"))
+    return Source("a folder of Parquet", f"{folder}/", rows, ("--engine", "local"), _batch_rows(rows))
 
 
 def import_killed(warehouse_folder: Path, source: Source, dice: random.Random) -> Killed:
@@ -118,9 +120,14 @@ def import_killed(warehouse_folder: Path, source: Source, dice: random.Random) -
     return Killed(source.name, source.rows, _bytes(source), done, attempts, wall_ms)
 
 
+def _batch_rows(rows: int) -> int:
+    return max(1, min(100_000, rows // _BATCHES_MIN))
+
+
 def _attempt(folder: Path, topic: str, source: Source, due: Callable[[], bool]) -> tuple[bool, bool]:
     """Whether it ended by itself, and whether it was killed."""
     command = [sys.executable, "-m", "lithify", "append", topic, "--from", source.path, *source.flags]
+    command += ["--batch-size", str(source.batch_rows)]
     env = {**os.environ, "LITHIFY_WAREHOUSE": str(folder)}
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while True:
@@ -141,9 +148,9 @@ def _never() -> bool:
 
 
 def _segments(folder: Path, source: Source, dice: random.Random) -> Callable[[], Callable[[], bool]]:
-    """Draws when to kill: after so many more segments that each kill meets an import that is not done. A batch of
-    10,000 rows goes to each partition."""
-    most = max(1, PARTITIONS * source.rows // 10_000 // (KILLS + 1))
+    """Draws when to kill: after so many more segments that each kill meets an import that is not done. Each
+    batch goes to each partition."""
+    most = max(1, PARTITIONS * source.rows // source.batch_rows // (KILLS + 1))
 
     def stored() -> int:
         return sum(1 for _ in folder.glob("rows/*/*/segments/*.parquet"))

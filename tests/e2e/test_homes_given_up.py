@@ -29,7 +29,8 @@ class Store(MemoryStore):
     happens: Callable[[], object] | None = None
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
-        if key.endswith(".manifest") and b'"completed_jobs":[{' in body:
+        name, _, kind = key.rpartition("/")[2].partition(".")
+        if kind == "manifest" and b'"committed_at":%d}' % int(name) in body:  # of a job: by this manifest
             happens, self.happens = self.happens, None
             if happens is not None:
                 happens()

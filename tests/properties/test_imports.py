@@ -244,6 +244,7 @@ class Obeyed:
         self.flags = self.as_at_first
         self.forgetful = dice.choice((0.0, 0.9, 0.9))
         self.forgot = False  # what was printed; nobody could know the file under another name
+        self.same = False  # it says that the same command goes on: with a file of another name it is another command
         self.create, self.left, self.fault = MemoryStore.create, -1, ""
         monkeypatch.setattr(MemoryStore, "create", self.creates())
 
@@ -277,7 +278,7 @@ class Obeyed:
             if not self.over:
                 self.forgot |= self.flags != self.as_at_first
                 self.flags = self.as_at_first
-        elif not self.forgot and self.dice.random() < 0.3:
+        elif not (self.forgot or self.same) and self.dice.random() < 0.3:
             self.path = self.folder / f"{self.dice.randrange(1_000)}{self.suffix}"
 
     def run(self) -> Result:
@@ -287,9 +288,11 @@ class Obeyed:
         told = self.lithify("append", "t", "--from", str(self.path), "--batch-size", size, *self.flags)
         self.check()
         if said := re.search(r"run the command again with (--.*?)(?:, which|$)", told.stderr, re.MULTILINE):
-            self.flags, self.forgot = shlex.split(said[1]), False
+            self.flags, self.forgot, self.same = shlex.split(said[1]), False, False
         elif said := re.search(r"Give (--skip [0-9]+)", told.stderr):
             self.flags = [*self.without("--skip"), *shlex.split(said[1])]
+        elif "run the same command again" in told.stderr:
+            self.same = True
         return told
 
     def without(self, flag: str) -> list[str]:
@@ -314,7 +317,8 @@ class Obeyed:
             what = "whole" if turn > 15 else dice.choice(("a bad line", "a bad line", "cut short", "whole"))
             if turn <= 15 and "--skip" in self.flags and dice.random() < 0.2:
                 what = "too short"  # all there is of it is passed over: nothing comes to its end
-            self.write(what)
+            if not (self.same and self.over):  # or what is mended is another source
+                self.write(what)
             if turn < 15 and dice.random() < 0.5:
                 self.left, self.fault = dice.randrange(1, 12), dice.choice(("before", "after"))
             if self.run().exit_code == 0 and what != "too short":
