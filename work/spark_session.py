@@ -127,10 +127,11 @@ def _names_in_defaults() -> frozenset[str]:
 
 def _log_config() -> str:
     """The URL of lithify's log4j2 configuration: Spark's own begins each session with eight lines that no setting
-    silences. "": the user has one."""
-    if any(_users_folder().glob("log4j2*")):
+    silences. "": leave it to Spark, since the user has one."""
+    ours = Path(__file__).with_name("log4j2.properties")
+    if any(_users_folder().glob("log4j2*")) or not ours.is_file():  # lithify itself may come from a zip file
         return ""
-    return Path(__file__).with_name("log4j2.properties").as_uri()
+    return ours.as_uri()
 
 
 def _users_folder() -> Path:
