@@ -42,7 +42,7 @@ _RETRY_MS = 1_000  # between two attempts while the store does not answer
     *("--format", "given_format"), type=click.Choice(["json", "csv", "tsv", "parquet"]),
     help="The format of the source. Default: by its name; standard input has lines of JSON.",
 )  # fmt: skip
-@click.option("--key-column", metavar="NAME", help="Of an ordinary table: this column is the key.")
+@click.option("--key-column", metavar="NAME", help="The column that holds the key, for ordinary tables.")
 @click.option(
     *("--value-column", "value_columns"), multiple=True, metavar="NAME",
     help="This column is the value; several: a JSON object of them. Default with --key-column: the whole row.",
@@ -165,7 +165,9 @@ class _Request:
         from lithify.cli.records.formats import check_format, format_of
 
         if self._delimiter is not None:
-            if not self._delimiter or self._roles.given or self._format not in (None, "json"):
+            if not self._delimiter:
+                raise InvalidRequest("-K needs what is between key and value of a line, such as -K:")
+            if self._roles.given or self._format not in (None, "json"):
                 raise InvalidRequest("-K names what is between key and value of a line: leave out columns and --format")
             self._format = "json"
         for each in files:

@@ -76,7 +76,7 @@ class Import:
         self._given = given
         self.offsets: dict[int, range] = {}  # from the first to the last offset of this run, by partition
         self.appended = self.already_there = self._unknown = 0
-        self._tried: int | None = None  # the first row of the batch that is under way
+        self._tried: int | None = None  # the first row of a batch that raised
         self._settled: set[int] = set()  # partitions whose part of it is in
         self._topic = topic
         self._partition = partition
@@ -229,6 +229,7 @@ class Import:
                 self._settled.add(number)
             self._check_readings_again()
         self._done_to = first + table.num_rows - 1
+        self._tried = None
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The partition of each row. It must not depend on how the source is cut into batches."""
