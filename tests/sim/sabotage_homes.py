@@ -213,8 +213,8 @@ OF_HOMES = (
         "a home is written to, and nobody asks whose it is",
         "P10",
         "compactor/own_home.py",
-        "await OwnHome(home, keys.owner, claims=claims)",
-        'await OwnHome("", keys.owner, claims=claims)',
+        "await OwnHome(home, keys.owner, claims=claims, renews=renews)",
+        'await OwnHome("", keys.owner, claims=claims, renews=renews)',
         focus="homes",
     ),
     Sabotage(
