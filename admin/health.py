@@ -136,12 +136,11 @@ class _Homes:
         text = f"is away: {away}. Until it answers, {follows} moves there. It is a home of {shown}"
         return Check(name, "failure", text, Fault.of(Unavailable(f"home {told(home)} {text}")))
 
-
     def _refused(self, homes: Homes, home: str) -> str:
         """Why this warehouse may not delete what a topic has there: it is another's, or this one is a copy."""
         for key in self._used.get(home, ()):
             found = attempt(lambda key=key: homes.own(home, key, claims=False, renews=False))
-            if isinstance(found, Fault):
+            if isinstance(found, Fault) and found.kind is ErrorKind.INVALID_REQUEST:
                 return found.text
         return ""
 

@@ -10,7 +10,9 @@ from lithify.store.port import OwnHome
 __all__ = ["home_refuses"]
 
 
-async def home_refuses(keys: PartitionKeys, home: str, *, claims: bool = False, renews: bool = False) -> JobError | None:
+async def home_refuses(
+    keys: PartitionKeys, home: str, *, claims: bool = False, renews: bool = False
+) -> JobError | None:
     """Why nothing may be written to `home`, and nothing that was written there counts: it is away, or another
     warehouse's. `claims`, `renews`: as of OwnHome."""
     try:

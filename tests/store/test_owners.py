@@ -319,7 +319,9 @@ def test_what_an_earlier_release_wrote_counts_by_its_url_until_its_owner_writes(
     require_owner(home, KEY, original)
     require_owner(home, KEY, copy)
     assert who_owns(home, original, copy, MemoryStore("other")) == [True, True, False]
-    assert (body_of(home, KEY), not original.list("").objects) == (OF_AN_EARLIER_RELEASE, True), "asking changes nothing"
+    assert (body_of(home, KEY), not original.list("").objects) == (OF_AN_EARLIER_RELEASE, True), (
+        "asking changes nothing"
+    )
     require_owner(home, KEY, original, renews=True)
     assert who_owns(home, original, copy) == [True, False]
 

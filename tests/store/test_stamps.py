@@ -93,8 +93,8 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "times": lambda path: os.utime(path, (1, 1)),
     "a second name": lambda path: os.link(path, path.with_name("second")),
     "renamed there and back": lambda path: path.rename(path.with_name("x")).rename(path),
-    "a folder above is renamed": lambda path: path.parents[3].rename(path.parents[3].with_name("x")).rename(
-        path.parents[3]
+    "a folder above is renamed": lambda path: (
+        path.parents[3].rename(path.parents[3].with_name("x")).rename(path.parents[3])
     ),
     "read": lambda path: path.read_bytes(),
     "written to": lambda path: path.write_bytes(b"other"),
@@ -133,9 +133,7 @@ def test_a_system_that_does_not_know_births(folder: FileStore, monkeypatch: pyte
     assert FileStore(folder.url.removeprefix("file://"), disk=disk).stamp(KEY) == {}
 
 
-def test_a_disk_that_fails_is_no_system_that_does_not_know(
-    folder: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fails_is_no_system_that_does_not_know(folder: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Old(monkeypatch, errno.EIO)
     with pytest.raises(Unavailable):
         FileStore(folder.url.removeprefix("file://"), disk=disk).stamp(KEY)
