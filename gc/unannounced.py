@@ -1,6 +1,6 @@
 """Partitions that no version of their topic names: their creator lost a race, died, or was overtaken by a deletion. A
-sweep finds and deletes them; after that no slow creator can announce them (P21, docs/rfcs/0005). In passing it finds the
-witnesses of topics that are deleted (docs/rfcs/0032). Coroutines.
+sweep finds and deletes them; after that no slow creator can announce them (P21, docs/rfcs/0005). In passing it finds
+the witnesses of topics that are deleted (docs/rfcs/0032). Coroutines.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Whose the segments of a topic are in a home that several warehouses may share (docs/rfcs/0031, docs/rfcs/0032).
 
 SUBTLE! 1. A warehouse is copied, to try something. 2. The copy's collector retires a cold segment. 3. It deletes bytes
-that the first warehouse still refers to. So the file `home.json` in the home names one warehouse: by its URL, and by its
-*witness*, since a copy may have the same URL (a folder on another machine, a bucket behind another endpoint). The
+that the first warehouse still refers to. So the file `home.json` in the home names one warehouse: by its URL, and by
+its *witness*, since a copy may have the same URL (a folder on another machine, a bucket behind another endpoint). The
 witness is an object in the warehouse, and `home.json` has the stamp that its store gave it (`Store.stamp`). A copy of
 it, made by whatever tool, has another stamp. Before it writes there, a warehouse claims the home; before it deletes or
 sweeps there, it looks whether the file still names it. Tests: tests/store/test_owners.py, tests/e2e/test_copies.py

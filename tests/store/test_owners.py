@@ -1,6 +1,7 @@
 """One warehouse owns what a topic has in a home, and no other deletes there: neither one of another URL, nor a copy."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -121,9 +122,8 @@ def test_the_first_claim_counts(store: Store) -> None:
     assert owns_home(store, KEY, here) is None
     claim_home(store, KEY, here)
     claim_home(store, KEY, here)
-    with pytest.raises(
-        InvalidRequest, match="belongs to the warehouse memory://ours.*moved to memory://other.*adopt.*another cold"
-    ):
+    refused = r"belongs to the warehouse memory://ours.*moved to memory://other.*adopt.*another cold"
+    with pytest.raises(InvalidRequest, match=refused):
         claim_home(store, KEY, other)
     assert who_owns(store, here, other) == [True, False]
 
@@ -219,10 +219,8 @@ def test_a_claim_that_is_killed_at_a_step_and_a_copy_of_then(at: int, first: str
     def stop() -> None:
         raise Stopped
 
-    try:
+    with suppress(Stopped):
         stepwise(home, original, at, stop)
-    except Stopped:
-        pass
     copy, claimed = copied(original), owner_of_home(home, KEY) is not None
     order = {"original": (original, copy), "copy": (copy, original)}[first]
     done = [tried(lambda each=each: claim_home(home, KEY, each)) for each in order]
