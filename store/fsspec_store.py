@@ -37,9 +37,8 @@ _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
 _CONDITIONAL = frozenset({"gs", "gcs", "abfs", "abfss", "az"})  # If-None-Match, ifGenerationMatch=0
-_STAMPS: Mapping[str, str] = dict.fromkeys(("gs", "gcs"), "generation") | dict.fromkeys(
-    ("abfs", "abfss", "az"), "creation_time"
-)
+_GENERATION, _CREATED = "generation", "creation_time"
+_STAMPS = {"gs": _GENERATION, "gcs": _GENERATION, "abfs": _CREATED, "abfss": _CREATED, "az": _CREATED}
 _CLOCK_KEPT_MS = 60_000
 _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 

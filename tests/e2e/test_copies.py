@@ -158,7 +158,7 @@ class Buckets(Twins):
             self._server.delete_bucket(bucket)
 
 
-@pytest.fixture(params=["folders", "buckets"])
+@pytest.fixture(params=["folders", pytest.param("buckets", marks=pytest.mark.slow)])
 def twins(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Twins]:
     """The original's segments are all in the home."""
     made: Twins
