@@ -26,7 +26,7 @@ from lithify.store.owners import witnesses
 from lithify.testing.server import S3Server
 from tests.clock import HandClock
 from tests.log.compaction import files_of
-from tests.store.test_owners import OF_AN_EARLIER_RELEASE
+from tests.store.claiming import OF_AN_EARLIER_RELEASE
 
 HOUR_MS = 3_600_000
 GRACE_MS = 600_000

@@ -350,7 +350,7 @@ OF_HOMES = (
         "    if renews:\n",
         "    if True:\n",
         focus="homes",
-        test=OWNERS_TESTS + "test_what_an_earlier_release_wrote_counts_by_its_url_until_its_owner_writes",
+        test="tests/store/test_owner_files.py::test_what_an_earlier_release_wrote_counts_by_its_url_until_its_owner_writes",
     ),
     Sabotage(
         "a witness goes while segments are in a home",
