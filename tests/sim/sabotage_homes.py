@@ -329,8 +329,9 @@ OF_HOMES = (
         "every claim has a witness of its own",
         "P18",
         "store/owners.py",
-        "    stamp = here.stamp(witness)\n    if stamp is None:\n        here.create",
-        "    stamp = None\n    if stamp is None:\n        here.delete([witness])\n        here.create",
+        "        body = _encoded(_this_warehouse(here, key, _FIRST))",
+        "        name = str(len(here.list(key.rpartition('/')[0] + '/').objects))\n"
+        "        body = _encoded(_this_warehouse(here, key, name))",
         focus="homes",
         test=OWNERS_TESTS + "test_two_claims_of_one_warehouse_at_once",
     ),
