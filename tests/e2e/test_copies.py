@@ -7,7 +7,7 @@ same name behind another endpoint.
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -90,7 +90,7 @@ class Folders(Twins):
         self.home = f"file://{root}/cold"
 
     @contextmanager
-    def opened(self, which: str) -> Iterator[Warehouse]:
+    def opened(self, which: str) -> Generator[Warehouse]:
         here = self._root / "warehouse"
         if (self._root / which).exists():
             (self._root / which).rename(here)
@@ -133,7 +133,7 @@ class Buckets(Twins):
         self._elsewhere = Elsewhere(self._bucket, self._copy)
 
     @contextmanager
-    def opened(self, which: str) -> Iterator[Warehouse]:
+    def opened(self, which: str) -> Generator[Warehouse]:
         server = self._server if which == "original" else self._elsewhere
         with lithify.open(f"s3://{self._bucket}/w", storage_options=server.options, clock=self.clock) as warehouse:
             yield warehouse
