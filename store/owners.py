@@ -209,7 +209,7 @@ def _encoded(owner: HomeOwner) -> bytes:
 def _witness_key(key: str, name: str) -> str:
     """Beside the owner's file `key`, but in the warehouse."""
     topic, topic_id, _ = key.split("/", 2)
-    return f"{witnesses(topic, topic_id)}{name}"
+    return f"{witnesses(topic, topic_id)}{name}.witness"
 
 
 def _where(store: Store, key: str) -> str:

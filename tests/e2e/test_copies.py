@@ -255,7 +255,7 @@ def test_a_deleted_topic_takes_its_witness_with_it(twins: Twins) -> None:
     twins.copy()
     with twins.opened("original") as warehouse:
         prefix = witnesses("users", head(warehouse).topic_id)
-        left = [prefix + "first"]
+        left = [prefix + "first.witness"]
         assert [each.key for each in warehouse.store.list(prefix).objects] == left
         twins.collect(warehouse)
         assert [each.key for each in warehouse.store.list(prefix).objects] == left

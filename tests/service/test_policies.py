@@ -24,11 +24,10 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "policies"
 PREFIX = "warehouse"
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
 KINDS = {
-    r".*\.(manifest|boundary|compactor|topic)": r"\1",
+    r".*\.(manifest|boundary|compactor|topic|witness)": r"\1",
     r".*\.parquet": "segment",
     r"@warehouse/.*": "warehouse",
     r"@ended/.*": "ended",
-    r".*/witness/.*": "witness",
     r"\.lithify-clock/.*": "clock",
     r"\.ready": "ready",
     r"\.lithify-probe/.*": "probe",
@@ -58,7 +57,7 @@ KEYS = {
     "compactor": "users/0123456789abcdef/00000/compactor/00000000000000000001.compactor",
     "topic": "users/config/00000000000000000001.topic",
     "segment": "users/0123456789abcdef/00000/segments/000000000001-0123456789abcdef.parquet",
-    "witness": "users/0123456789abcdef/witness/first",
+    "witness": "users/0123456789abcdef/witness/first.witness",
     "warehouse": "@warehouse/config/00000000000000000001.warehouse",
     "ended": "@ended/users/00000000000000000001.over",
     "clock": ".lithify-clock/none",

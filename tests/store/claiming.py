@@ -7,7 +7,7 @@ from lithify.store.port import Store
 __all__ = ["FIRST", "KEY", "OF_AN_EARLIER_RELEASE", "REFUSED", "body_of", "copied", "ours", "who_owns"]
 
 KEY = owner_key("users", "0123456789abcdef")
-FIRST = witnesses("users", "0123456789abcdef") + "first"
+FIRST = witnesses("users", "0123456789abcdef") + "first.witness"
 OF_AN_EARLIER_RELEASE = b'{"warehouse":"memory://ours","format":1}'  # as 0.1 wrote it: never change it
 REFUSED = r"belongs to another warehouse of the same URL \(memory://ours\).*copy.*lithify home adopt users`; otherwise"
 

@@ -126,7 +126,7 @@ def test_what_is_stored() -> None:
     )
     assert owner_of_home(home, KEY) == HomeOwner("memory://ours", 2, "first", here.found)
     assert KEY == "users/0123456789abcdef/home.json"
-    assert FIRST == "users/0123456789abcdef/witness/first"
+    assert FIRST == "users/0123456789abcdef/witness/first.witness"
 
 
 def test_requests_are_counted() -> None:

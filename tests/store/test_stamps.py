@@ -21,7 +21,7 @@ from lithify.store.port import Store
 from lithify.store.s3 import S3Store
 from lithify.testing.server import S3Server
 
-KEY = "users/0123456789abcdef/witness/first"
+KEY = "users/0123456789abcdef/witness/first.witness"
 BIRTHS = Disk().born_ns(Path(__file__)) is not None  # whether this machine's filesystem notes them
 
 
