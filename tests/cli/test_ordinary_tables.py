@@ -228,7 +228,7 @@ def test_lines_with_a_delimiter_as_of_kcat(users: Lithify) -> None:
         *[("a", "one:two"), (None, "plain"), ("", "x"), ("b", "")],
     ]  # fmt: skip
     users.refused("append", "users", "-K:", "--format", "csv", code=2, saying="leave out columns and --format")
-    users.refused("append", "users", "-K", "", code=2, saying="-K names what is between")
+    users.refused("append", "users", "-K", "", code=2, saying="-K needs what is between")
 
 
 @pytest.mark.parametrize(
