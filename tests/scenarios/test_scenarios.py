@@ -72,7 +72,7 @@ def test_a_file_is_named_for_its_first_rule(scenario: Scenario) -> None:
 def play(scenario: Scenario, layout: str, engine: Engine, place: Place) -> None:
     stage = Stage(scenario, layout, engine, place)
     stage.play()
-    if place.cold and layout == scenario.layouts[-1]:  # in others there may be no run
+    if place.cold and layout == scenario.layouts[-1] != "l0":  # in others there may be no run
         assert stage.moved
 
 
