@@ -6,6 +6,7 @@ So a test can make any of them fail as a disk may (full, broken, read-only), and
 import ctypes
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,10 @@ class Disk:
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         return os.pread(descriptor, length, offset)
+
+    def read_into(self, descriptor: int, buffers: Sequence[bytearray | memoryview], offset: int) -> int:
+        """How many bytes were read: fewer than there is room for at the end of the file, or if a signal came."""
+        return os.preadv(descriptor, buffers, offset)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         return os.write(descriptor, data)

@@ -338,6 +338,15 @@ class Store(Protocol):
         """The same place, for what is read once: past a cache on disk."""
         return self
 
+    def view(self, key: str, start: int, length: int) -> memoryview:
+        """As `read`. A store that has the bytes in several places makes no copy of them all."""
+        return memoryview(self.read(key, start, length))
+
+    def at_hand(self, key: str, start: int, length: int) -> bool:
+        """Whether a copy of this part of the object is on a local disk, so that to read it ahead gains nothing. It may
+        be gone when it is read."""
+        return False
+
     def distrust(self, key: str) -> None:
         """What was read of the object is not what was written there: if a copy was kept, forget it."""
 

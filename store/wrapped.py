@@ -87,6 +87,9 @@ class Wrapped(Store):
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self.inner.side_by_side(calls)
 
+    def at_hand(self, key: str, start: int, length: int) -> bool:
+        return self.inner.at_hand(key, start, length)
+
     def distrust(self, key: str) -> None:
         self.inner.distrust(key)
 
