@@ -53,7 +53,7 @@ def _filled(warehouse: lithify.Warehouse, name: str, config: Mapping[str, str], 
     if config:
         admin.relocate(name, 0)
         compactor.run_once()
-        assert [use.segments for use in admin.homes(name, 0).homes][0] == 0
+        assert admin.homes(name, 0).homes[0].segments == 0
     compactor.close()
     return topic.partition(0)
 

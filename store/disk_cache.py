@@ -89,7 +89,7 @@ class DiskCache:
         """
         whole = _Range(*wanted)
         pieces = whole.pieces()
-        into = memoryview(np.empty(whole.length, np.uint8))  # not zeroed, unlike a bytearray
+        into = np.empty(whole.length, np.uint8).data  # not zeroed, unlike a bytearray
         parts = [into[each.start - whole.start :][: each.length] for each in pieces]
         found = [self._find(*each) for each in zip(pieces, parts, strict=True)]
         self._count(hits=sum(found), hit_bytes=sum(itertools.compress((each.length for each in pieces), found)))
@@ -140,7 +140,7 @@ class DiskCache:
         except OSError as error:
             self._failed(error)
             return False
-        if whole and head == _MAGIC + entry.digest(into):
+        if whole and bytes(head) == _MAGIC + entry.digest(into):
             return True
         self._count(damaged=1)
         self._remove(path)

@@ -55,9 +55,7 @@ class Fetch(Generic[T]):
 
     __slots__ = ("__weakref__", "_answer", "_error", "_landings", "_pool", "ended", "request", "taken")
 
-    def __init__(
-        self, request: Callable[[], T], landings: Landings, apart: str = "", *, at_hand: bool = False
-    ) -> None:
+    def __init__(self, request: Callable[[], T], landings: Landings, apart: str = "", *, at_hand: bool = False) -> None:
         """`apart`: as of the store that is asked. Requires: `request` does not hold this."""
         self.request = request
         self.taken = False  # by whoever makes the request

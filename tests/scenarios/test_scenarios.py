@@ -44,7 +44,9 @@ def plays() -> Iterator[Any]:
             everyday = {*layouts[-1:], *(layouts[:1] if temperature == "hot" else ())}
             for layout in layouts:
                 marks = () if layout in everyday else pytest.mark.slow
-                yield pytest.param(scenario, layout, temperature, id=f"{scenario.name}-{layout}-{temperature}", marks=marks)
+                yield pytest.param(
+                    scenario, layout, temperature, id=f"{scenario.name}-{layout}-{temperature}", marks=marks
+                )
 
 
 SCENARIOS = pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
@@ -110,9 +112,7 @@ def buckets(user: Endpoint) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def beside_a_bucket(
-    request: pytest.FixtureRequest, user: Endpoint, buckets: tuple[str, str], tmp_path: Path
-) -> Place:
+def beside_a_bucket(request: pytest.FixtureRequest, user: Endpoint, buckets: tuple[str, str], tmp_path: Path) -> Place:
     """A warehouse in a folder or a bucket, whose cold home is another bucket."""
     hot, cold = (f"s3://{bucket}/{new_id()}" for bucket in buckets)
     if request.param == "bucket":

@@ -28,7 +28,7 @@ async def all_comes_back(
     goes_by: Callable[[TopicConfig], None],
     until_idle: Callable[[], Awaitable[Step]],
 ) -> None:
-    """`goes_by`: tells the compactor its configuration. Requires: a live topic at rest, and `files` of its partition 0."""
+    """`goes_by`: tells the compactor its configuration. Requires: a live topic at rest; `files` of its partition 0."""
     if all(segment.home == HERE for segment in (await files.head()).segments()):
         return
     lineage = topic_lineage(TOPIC)

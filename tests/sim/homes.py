@@ -77,19 +77,16 @@ def mover(site: Site) -> Life:
 
     async def live(actor: Actor) -> None:
         say = actor.say
-        files: PartitionFiles | None = None  # kept, as by whoever has a topic open: a look then takes two requests
         while True:
-            await Pause(int(1 + say.random() * 3) * site.rest(actor))
+            await Pause(int(1 + say.random() * 6) * site.rest(actor))
             with contextlib.suppress(*TRANSIENT):
                 handle = await site.open()
-                if files is None or files.keys != handle.keys:
-                    files = files_of(handle.keys)
+                files = files_of(handle.keys)
                 head = await files.head()
-                moved = any(segment.home != HERE for segment in head.segments())
-                if say.random() < (0.7 if moved else 0.2):
+                home = say.choice((HERE, HERE, handle.config.cold_home, *head.homes, COLD))
+                if home == HERE and say.random() < 0.7:
                     await recall(site, files, handle)
                     continue
-                home = say.choice((HERE, handle.config.cold_home, *head.homes, COLD))
                 job_id = SegmentId.for_job(head.id, await NewId())
                 job = Job(
                     id=job_id,
