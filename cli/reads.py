@@ -156,7 +156,10 @@ def _key_bounds(prefix: str | None, low: str | None, high: str | None) -> tuple[
     """The smallest key, and the one before which to end."""
     if prefix is None:
         first = None if low is None else text_bytes(low, "--key-from")
-        return first, None if high is None else text_bytes(high, "--key-to")
+        end = None if high is None else text_bytes(high, "--key-to")
+        if first is not None and end is not None and end < first:
+            raise InvalidRequest("--key-from must not come after --key-to (keys are compared by their UTF-8 bytes)")
+        return first, end
     if low is not None or high is not None:
         raise InvalidRequest("give either --prefix, or --key-from and --key-to")
     first = text_bytes(prefix, "--prefix")

@@ -146,7 +146,8 @@ def test_mapping_links_and_folders_agree() -> None:
     assert marked == set(FOLDERS)
     assert links == {name: f"../../{name}" for name in inside} | {"__init__.py": "../../lithify/__init__.py"}
     assert set(PROJECT["tool"]["pyright"]["include"]) == marked | CHECKED_TOO
-    assert SETUPTOOLS["package-data"] == {"*": ["py.typed"], "lithify.admin.http": ["static/*"]}
+    data = {"*": ["py.typed"], "lithify.admin.http": ["static/*"], "lithify.work": ["log4j2.properties"]}
+    assert SETUPTOOLS["package-data"] == data
     assert set(ALLOWED) == set(FOLDERS)
 
 

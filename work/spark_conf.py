@@ -33,14 +33,15 @@ _OWN = {
 }
 # The JVMs carry only descriptors: compiling them thoroughly (C2) costs a core for most of their first minute.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1"
+_DRIVER_JVM = "spark.driver.extraJavaOptions"
 _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    _DRIVER_JVM: _QUICK_JVM,
     "spark.driver.host": "127.0.0.1",
     "spark.task.maxFailures": "1",  # what kills a worker here kills the next one too; the coordinator retries (P14)
 }
 _CLUSTER = {
-    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    _DRIVER_JVM: _QUICK_JVM,
     "spark.executor.extraJavaOptions": _QUICK_JVM,
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.executorIdleTimeout": "20s",  # an idle compactor gives its cores back
@@ -118,9 +119,14 @@ def check_master(master: str, config: Mapping[str, str]) -> None:
     check_settings(config)
 
 
-def session_settings(master: str, config: Mapping[str, str], defaults: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The settings for a new session. `defaults`: names that spark-defaults.conf sets."""
+def session_settings(
+    master: str, config: Mapping[str, str], defaults: frozenset[str] = frozenset(), log_config: str = ""
+) -> dict[str, str]:
+    """The settings for a new session. `defaults`: names that spark-defaults.conf sets. `log_config`: URL of the log4j2
+    configuration of the driver's JVM; "": Spark's own."""
     ours = _OWN | (_LOCAL if is_local(master) else _CLUSTER)
+    if log_config:
+        ours[_DRIVER_JVM] = f"{_QUICK_JVM} -Dlog4j2.configurationFile={log_config}"
     chosen = {name: value for name, value in ours.items() if name not in defaults} | dict(config)
     if not is_local(master) and not {"spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor"} & (
         defaults | chosen.keys()

@@ -97,7 +97,7 @@ def open_session(master: str, config: Mapping[str, str]) -> tuple[Any, bool]:
         )
     else:
         return SparkSession.builder.getOrCreate(), False
-    settings: dict[str, Any] = {**session_settings(master, config, _names_in_defaults())}
+    settings: dict[str, Any] = {**session_settings(master, config, _names_in_defaults(), _log_config())}
     try:
         session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
         _ship(session.sparkContext, config)
@@ -119,11 +119,23 @@ def _ship(context: Any, config: Mapping[str, str]) -> None:
 
 def _names_in_defaults() -> frozenset[str]:
     """The settings in the user's spark-defaults.conf, which win over lithify's defaults."""
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", "/nowhere"), "conf")
     try:
-        return names_in(Path(folder, "spark-defaults.conf").read_text(encoding="utf-8"))
+        return names_in((_users_folder() / "spark-defaults.conf").read_text(encoding="utf-8"))
     except OSError:
         return frozenset()
+
+
+def _log_config() -> str:
+    """The URL of lithify's log4j2 configuration: Spark's own begins each session with eight lines that no setting
+    silences. "": leave it to Spark, since the user has one."""
+    ours = Path(__file__).with_name("log4j2.properties")
+    if any(_users_folder().glob("log4j2*")) or not ours.is_file():  # lithify itself may come from a zip file
+        return ""
+    return ours.as_uri()
+
+
+def _users_folder() -> Path:
+    return Path(os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", "/nowhere"), "conf"))
 
 
 def _open_remote(master: str) -> Any:

@@ -69,6 +69,15 @@ def test_executors_get_memory_for_each_python_worker(config: dict[str, str], ove
     assert session_settings(MASTER, config).get("spark.executor.memoryOverhead") == overhead
 
 
+@pytest.mark.parametrize("master", [MASTER, "local[2]"])
+def test_the_log_configuration_gives_way_to_options_of_the_users(master: str) -> None:
+    name, url = "spark.driver.extraJavaOptions", "file:///a%20b/log4j2.properties"
+    assert session_settings(master, {}, log_config=url)[name].endswith(f" -Dlog4j2.configurationFile={url}")
+    assert "log4j2" not in session_settings(master, {})[name]
+    assert session_settings(master, {name: "-Da=b"}, log_config=url)[name] == "-Da=b"
+    assert name not in session_settings(master, {}, frozenset((name,)), url)
+
+
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
 def test_a_local_session_has_no_executors(master: str) -> None:
     chosen = session_settings(master, {})
