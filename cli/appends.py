@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lithify.cli.records.imports import Import
     from lithify.cli.records.parts import Where
     from lithify.cli.records.roles import Roles
-    from lithify.store.driver import Driver
 
 __all__ = ["append"]
 
@@ -211,7 +210,7 @@ class _Request:
             )
             for each in started.warnings():
                 warn(f"warning: {self._topic}: {each}")
-            waits = _Waits(self._topic, told, driver) if piped else None
+            waits = _Waits(self._topic, told, lambda: driver.answer(Pause(_RETRY_MS))) if piped else None
             appending = _Appending(started, found.name, invocation, waits)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
             of_bytes = found.stored is not None and kind != "parquet"
@@ -292,12 +291,12 @@ def _append_folder(invocation: Invocation, name: str, source: str, source_id: st
 class _Waits:
     """Of records that came through a pipe: nobody could send them again, so an outage is outlasted."""
 
-    def __init__(self, topic: str, told: Told, driver: "Driver") -> None:
+    def __init__(self, topic: str, told: Told, pause: Callable[[], object]) -> None:
         from lithify.cli.outages import Outage
 
         self._outage = Outage("appending to", topic)
         self._told = told
-        self._driver = driver
+        self._pause = pause
 
     def until_done(self, work: Callable[[], None]) -> None:
         """Whatever is left when a signal ends the waiting is told."""
@@ -308,7 +307,7 @@ class _Waits:
                 done = True
             if not done:
                 with self._told.waiting():
-                    self._driver.answer(Pause(_RETRY_MS))
+                    self._pause()
 
 
 class _Appending:

@@ -282,7 +282,8 @@ class Group(click.Group):
 
 class _Command(click.Command):
     """Refuses an option that takes one value and is given twice, where click would take the last: somebody who wants a
-    key of two columns would get that of one."""
+    key of two columns would get that of one. Of settings, which have a variable too, the last counts: a container's
+    arguments come after those of its image."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -290,7 +291,8 @@ class _Command(click.Command):
         except click.UsageError:
             given = []  # the next line tells it
         for each in given:
-            if isinstance(each, click.Option) and not (each.multiple or each.is_flag) and given.count(each) > 1:
+            once = isinstance(each, click.Option) and not (each.multiple or each.is_flag or each.envvar)
+            if once and given.count(each) > 1:
                 raise click.UsageError(f"{each.opts[-1]} takes one value, and was given twice", ctx=ctx)
         return super().parse_args(ctx, args)
 
