@@ -24,7 +24,7 @@ import lithify
 from benchmarks.slow_link import slow_link
 from lithify.store.errors import Unavailable
 
-__all__ = ["Measured", "slow_home"]
+__all__ = ["Measured", "server", "slow_home"]
 
 RTT_MS, BYTES_PER_S = 2_000, 1_000_000
 READERS = 4
@@ -150,7 +150,7 @@ def _points(times_ms: list[float]) -> tuple[float, float]:
 
 
 @contextmanager
-def _server() -> Generator[int]:
+def server() -> Generator[int]:
     """The port of an S3 server: a process of its own, so that what it does is not counted with what is measured."""
     command = [sys.executable, "-m", "lithify.testing.server", "--bucket", "cold"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
@@ -164,7 +164,7 @@ def _server() -> Generator[int]:
 def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
     rounds, rows = (1, 200) if quick else (ROUNDS, 20_000)
     rtt_ms = 50 if quick else RTT_MS
-    with _server() as port:
+    with server() as port:
         with slow_link(port, rtt_ms, BYTES_PER_S) as link:
             client = {"endpoint_url": f"http://127.0.0.1:{link}", "region_name": "us-east-1"}
             options = {"key": "test", "secret": "test", "client_kwargs": client}

@@ -55,10 +55,12 @@ class ReadAhead:
         self._lanes.append(weakref.ref(made))
         return made
 
-    def fetch(self, request: Callable[[], memoryview], apart: str) -> Fetch[memoryview]:
+    def fetch(self, reader: SegmentReader, start: int, length: int) -> Fetch[memoryview]:
+        """What is at hand is read at its turn: threads would take longer to pass it on than it takes to read."""
         if self._landings.pid != os.getpid():
             self._landings = Landings()
-        return Fetch(request, self._landings, apart)
+        request, at_hand = reader.request(start, length), reader.at_hand(start, length)
+        return Fetch(request, self._landings, reader.apart, at_hand=at_hand)
 
     def early_bytes_max(self, fetch_bytes: int) -> int:
         """Of what a segment begins with. All lanes can have as much at once, with their footers."""
@@ -224,8 +226,8 @@ class Lane:
 
     def _ask(self, reader: SegmentReader, start: int, length: int) -> Asked:
         self._hold(length)
-        cut = self._ahead.cut(start, length)
-        return [(at, size, self._ahead.fetch(reader.request(at, size), reader.apart)) for at, size in cut]
+        cut = [(start, length)] if reader.at_hand(start, length) else self._ahead.cut(start, length)
+        return [(at, size, self._ahead.fetch(reader, at, size)) for at, size in cut]
 
     def next_bytes(self) -> int | None:
         """The size of what it would request next; None: nothing, or it is not known yet. Opens what has arrived, and
@@ -277,7 +279,9 @@ class Lane:
         wanted = reader.wants()
         assert wanted is not None
         self._hold(wanted[1])
-        begun.opening = self._ahead.fetch(reader.request(*wanted), reader.apart)
+        begun.opening = self._ahead.fetch(reader, *wanted)
+        if begun.opening.at_hand:
+            begun.opening.help()  # what follows may not be at hand, and is known only now
         early_bytes, begun.early_bytes = begun.early_bytes, 0
         begun.early.extend(self._ask(reader, 0, early_bytes))
 

@@ -162,6 +162,10 @@ class SegmentReader:
             self._told(self.ref.id)
         return partial(_read, self._store, self.key, self.ref.id, start, length)
 
+    def at_hand(self, start: int, length: int) -> bool:
+        """Whether a request for a part of the object is answered from a local disk."""
+        return self._store.at_hand(self.key, start, length)
+
     def wants(self) -> tuple[int, int] | None:
         """The part of the object (start, length) that is needed next to open it; None: it is open."""
         if self._row_groups is not None:
@@ -339,7 +343,7 @@ OpenSegment = Callable[[SegmentRef, int], SegmentReader]
 
 def _read(store: Store, key: str, segment: str, start: int, length: int) -> memoryview:
     try:
-        return memoryview(store.read(key, start, length))
+        return store.view(key, start, length)
     except (NotFound, Corrupt) as error:
         error.segment = segment  # a store knows only keys
         raise

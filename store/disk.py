@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,10 @@ class Disk:
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         return os.pread(descriptor, length, offset)
+
+    def read_into(self, descriptor: int, buffers: Sequence[bytearray | memoryview], offset: int) -> int:
+        """How many bytes were read: fewer than there is room for at the end of the file, or if a signal came."""
+        return os.preadv(descriptor, buffers, offset)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         return os.write(descriptor, data)

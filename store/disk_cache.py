@@ -8,14 +8,17 @@ they are. A lock on a file keeps the sum of the entries; a process that finds it
 
 import errno
 import fcntl
+import itertools
 import logging
 import os
 import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import structlog
 import xxhash
 
@@ -33,6 +36,7 @@ _USED = "used"  # the sum of the entries' sizes, and the lock for it
 _MAGIC = b"lithify\x01"
 _HEAD_BYTES = len(_MAGIC) + 16
 _BLOCK_BYTES = 4096  # a file takes whole blocks
+_PIECE_BYTES = 2 << 20  # an entry has no more, so that it does not matter how a range was cut when it was fetched
 _SHARE_MAX = 8  # no entry is more than this part of the cache
 _SKIPPED_AFTER_FAILURE = 100  # writes
 _READ_BYTES_MAX = 1 << 31
@@ -48,13 +52,13 @@ class _Range(NamedTuple):
     start: int
     length: int
 
-    @property
-    def folder(self) -> str:
-        """Of all ranges of one object."""
-        name = xxhash.xxh3_128_hexdigest(f"{self.place}\0{self.key}".encode())
-        return f"{name[:2]}/{name[2:]}"
+    def pieces(self) -> list["_Range"]:
+        """What is kept of it: an entry each."""
+        end = self.start + self.length
+        starts = range(self.start, end, _PIECE_BYTES)
+        return [self._replace(start=at, length=min(_PIECE_BYTES, end - at)) for at in starts]
 
-    def digest(self, body: bytes) -> bytes:
+    def digest(self, body: bytes | memoryview) -> bytes:
         made = xxhash.xxh3_128("\0".join(map(str, self)).encode() + b"\0")
         made.update(body)
         return made.digest()
@@ -77,49 +81,72 @@ class DiskCache:
     def counts(self) -> DiskCacheCounts:
         return self._counts
 
-    def read(self, wanted: tuple[str, str, int, int], fetch: Callable[[], bytes]) -> bytes:
-        """The bytes of a range (place, key, start, length), from here or from `fetch`. Raises what `fetch` raises."""
-        entry = _Range(*wanted)
-        found = self._find(entry)
-        if found is not None:
-            self._count(hits=1, hit_bytes=len(found))
-            return found
-        body = fetch()
-        self._count(misses=1, missed_bytes=len(body))
-        self._keep(entry, body)
-        return body
+    def read(self, wanted: tuple[str, str, int, int], fetch: Callable[[int, int], bytes]) -> memoryview:
+        """The bytes of a range (place, key, start, length), from here or from `fetch`, which is given the start and the
+        length of what is missing. Raises what `fetch` raises.
+
+        The pieces are read into one buffer: to join them afterwards took a tenth of the time of a scan.
+        """
+        whole = _Range(*wanted)
+        pieces = whole.pieces()
+        into = np.empty(whole.length, np.uint8).data  # not zeroed, unlike a bytearray
+        parts = [into[each.start - whole.start :][: each.length] for each in pieces]
+        found = [self._find(*each) for each in zip(pieces, parts, strict=True)]
+        self._count(hits=sum(found), hit_bytes=sum(itertools.compress((each.length for each in pieces), found)))
+        for is_there, run in itertools.groupby(range(len(pieces)), found.__getitem__):
+            if not is_there:
+                numbers = list(run)
+                missing = [pieces[number] for number in numbers]
+                length = sum(each.length for each in missing)
+                body = memoryview(fetch(missing[0].start, length))
+                self._count(misses=len(missing), missed_bytes=len(body))
+                for each in missing:
+                    self._keep(each, body[each.start - missing[0].start :][: each.length])
+                if len(missing) == len(pieces):
+                    return body
+                into[missing[0].start - whole.start :][:length] = body
+        return into
+
+    def has(self, wanted: tuple[str, str, int, int]) -> bool:
+        """Whether there are entries of the whole range, be they damaged."""
+        try:
+            for each in _Range(*wanted).pieces():
+                self._disk.stat(self._path(each))
+        except OSError:
+            return False
+        return True
 
     def forget(self, place: str, key: str) -> None:
         """All ranges of an object."""
-        folder = self._root / _Range(place, key, 0, 0).folder
+        folder = _folder(self._root, place, key)
         with suppress(OSError):
             for name in os.listdir(folder):
                 self._remove(folder / name)
 
-    def _find(self, entry: _Range) -> bytes | None:
-        path = self._path(entry)
+    def _find(self, entry: _Range, into: memoryview) -> bool:
+        """Whether it is there, and now in `into`."""
+        path, head = self._path(entry), bytearray(_HEAD_BYTES)
         try:
             descriptor = self._disk.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 whole = self._disk.stat_open(descriptor).st_size == _HEAD_BYTES + entry.length
-                head = _read(self._disk, descriptor, _HEAD_BYTES, 0)
-                body = _read(self._disk, descriptor, entry.length, _HEAD_BYTES)
+                whole = whole and self._disk.read_into(descriptor, [head, into], 0) == _HEAD_BYTES + entry.length
                 with suppress(OSError):  # a folder that may only be read
                     os.utime(descriptor)  # by this the oldest is found
             finally:
                 self._disk.close(descriptor)
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return False
         except OSError as error:
             self._failed(error)
-            return None
-        if whole and head == _MAGIC + entry.digest(body):
-            return body
+            return False
+        if whole and bytes(head) == _MAGIC + entry.digest(into):
+            return True
         self._count(damaged=1)
         self._remove(path)
-        return None
+        return False
 
-    def _keep(self, entry: _Range, body: bytes) -> None:
+    def _keep(self, entry: _Range, body: memoryview) -> None:
         size = _blocks(_HEAD_BYTES + len(body))
         if size * _SHARE_MAX > self.bytes_max or self._skipped():
             return
@@ -132,7 +159,7 @@ class DiskCache:
         except OSError as error:
             self._failed(error)
 
-    def _write(self, path: Path, head: bytes, body: bytes) -> None:
+    def _write(self, path: Path, head: bytes, body: memoryview) -> None:
         """No flush to the disk: after a power cut the checksum tells."""
         temporary = path.parent / f"{new_id()}.new"
         try:
@@ -208,7 +235,7 @@ class DiskCache:
                         yield found.st_mtime_ns, _blocks(found.st_size), path
 
     def _path(self, entry: _Range) -> Path:
-        return self._root / entry.folder / f"{entry.start}-{entry.length}"
+        return _folder(self._root, entry.place, entry.key) / f"{entry.start}-{entry.length}"
 
     def _remove(self, path: Path) -> bool:
         try:
@@ -249,9 +276,15 @@ class Cached(Wrapped):
         self._known_place: str | None = None
 
     def read(self, key: str, start: int, length: int) -> bytes:
+        return bytes(self.view(key, start, length))
+
+    def view(self, key: str, start: int, length: int) -> memoryview:
         if not self._is_segment(key) or length <= 0 or length > _READ_BYTES_MAX:
-            return self.inner.read(key, start, length)
-        return self._cache.read((self._place, key, start, length), lambda: self.inner.read(key, start, length))
+            return memoryview(self.inner.read(key, start, length))
+        return self._cache.read((self._place, key, start, length), partial(self.inner.read, key))
+
+    def at_hand(self, key: str, start: int, length: int) -> bool:
+        return self._is_segment(key) and self._cache.has((self._place, key, start, length))
 
     def once(self) -> Store:
         return self.inner.once()
@@ -267,17 +300,16 @@ class Cached(Wrapped):
         return self._known_place
 
 
+@lru_cache(1_024)
+def _folder(root: Path, place: str, key: str) -> Path:
+    """Of all ranges of one object. To make a path takes longer than to look whether it is there."""
+    name = xxhash.xxh3_128_hexdigest(f"{place}\0{key}".encode())
+    return root / name[:2] / name[2:]
+
+
 def _blocks(size: int) -> int:
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
-
-
-def _read(disk: Disk, descriptor: int, length: int, start: int) -> bytes:
-    """All that is there from `start` on, but no more than `length`."""
-    content = disk.read(descriptor, length, start)
-    while len(content) < length and (more := disk.read(descriptor, length - len(content), start + len(content))):
-        content += more
-    return content

@@ -50,12 +50,12 @@ class Landings:
 
 
 class Fetch(Generic[T]):
-    """A request that a thread of this process makes soon. To drop it is to give it up; if it is under way, its answer
-    is thrown away."""
+    """A request that a thread of this process makes soon; or, if it is `at_hand`, whoever wants the answer. To drop it
+    is to give it up; if it is under way, its answer is thrown away."""
 
     __slots__ = ("__weakref__", "_answer", "_error", "_landings", "_pool", "ended", "request", "taken")
 
-    def __init__(self, request: Callable[[], T], landings: Landings, apart: str = "") -> None:
+    def __init__(self, request: Callable[[], T], landings: Landings, apart: str = "", *, at_hand: bool = False) -> None:
         """`apart`: as of the store that is asked. Requires: `request` does not hold this."""
         self.request = request
         self.taken = False  # by whoever makes the request
@@ -63,8 +63,13 @@ class Fetch(Generic[T]):
         self._landings = landings
         self._answer: Any = None
         self._error: BaseException | None = None
-        self._pool = _pool_of(apart)
-        self._pool.add(self)
+        self._pool = None if at_hand else _pool_of(apart)
+        if self._pool is not None:
+            self._pool.add(self)
+
+    @property
+    def at_hand(self) -> bool:
+        return self._pool is None
 
     def land(self, answer: T | None, error: BaseException | None) -> None:
         self._answer, self._error, self.ended = answer, error, True
@@ -79,7 +84,8 @@ class Fetch(Generic[T]):
         for them. Or: 1. A process forks while a thread makes the request. 2. In the child there is no such thread.
         Test: tests/store/test_fetching.py
         """
-        if not self.ended and (self._landings.pid != os.getpid() or self._pool.take_over(self)):
+        pool = self._pool
+        if not self.ended and (pool is None or self._landings.pid != os.getpid() or pool.take_over(self)):
             self.land(*_made(self.request))
         return self.ended
 

@@ -347,6 +347,15 @@ class Store(Protocol):
         is done to an object without storing it anew may change it (docs/rfcs/0032)."""
         return {}
 
+    def view(self, key: str, start: int, length: int) -> memoryview:
+        """As `read`. A store that has the bytes in several places makes no copy of them all."""
+        return memoryview(self.read(key, start, length))
+
+    def at_hand(self, key: str, start: int, length: int) -> bool:
+        """Whether a copy of this part of the object is on a local disk, so that to read it ahead gains nothing. It may
+        be gone when it is read."""
+        return False
+
     def distrust(self, key: str) -> None:
         """What was read of the object is not what was written there: if a copy was kept, forget it."""
 

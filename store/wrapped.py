@@ -90,6 +90,9 @@ class Wrapped(Store):
     def stamp(self, key: str) -> Mapping[str, str] | None:
         return self.inner.stamp(key)
 
+    def at_hand(self, key: str, start: int, length: int) -> bool:
+        return self.inner.at_hand(key, start, length)
+
     def distrust(self, key: str) -> None:
         self.inner.distrust(key)
 

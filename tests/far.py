@@ -79,9 +79,9 @@ def waves(store: MemoryStore) -> Iterator[Waves]:
 
         return asked
 
-    def made(fetch: Any, request: Any, landings: Any, apart: str = "") -> None:
+    def made(fetch: Any, request: Any, landings: Any, apart: str = "", **more: Any) -> None:
         found.requested()
-        make(fetch, request, landings, apart)
+        make(fetch, request, landings, apart, **more)
 
     def told(landings: Landings) -> None:
         tell(landings)

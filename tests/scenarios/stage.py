@@ -11,9 +11,11 @@ import pytest
 import lithify
 from lithify.compactor.engine import Engine, Running
 from lithify.log.record import to_records
+from lithify.manifest.homes import where
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.task import MergeTask
 from lithify.store.homes import Homes
+from tests.scenarios.place import Place, cool, homes_of_runs
 from tests.scenarios.scenario import Scenario, duration_ms, record, said
 
 __all__ = ["Stage"]
@@ -41,23 +43,31 @@ class _Noting:
 
 
 class Stage:
-    def __init__(self, scenario: Scenario, layout: str, engine: Engine, url: str) -> None:
+    def __init__(self, scenario: Scenario, layout: str, engine: Engine, place: Place) -> None:
         self._layout = layout
         self._now_ms = START_MS
         self._engine = _Noting(engine)
-        self._url = url
+        self._place = place
+        self.moved = 0  # segments, to the cold home
         self._report: lithify.MaintenanceReport | None = None
         self._steps = scenario.steps
+        self._partitions = scenario.partitions
         config = QUIET | {name: self._setting(value) for name, value in scenario.config.items()}
-        self._warehouse = lithify.open(url, self._clock)
+        if place.cold:
+            config["cold.location"] = place.cold
+        self._warehouse = self._opened()
         self._topic = self._warehouse.create_topic(TOPIC, scenario.partitions, config, probe=False)
         self._open()
 
     def _clock(self) -> int:
         return self._now_ms
 
+    def _opened(self) -> lithify.Warehouse:
+        return lithify.open(self._place.url, self._clock, self._place.options)
+
     def _open(self) -> None:
-        self._warehouse = lithify.open(self._url, self._clock)
+        self._warehouse.close()
+        self._warehouse = self._opened()
         self._topic = self._warehouse.topic(TOPIC)
         self._admin = lithify.Admin(self._warehouse)
         self._collector = lithify.Collector(self._warehouse)
@@ -66,9 +76,16 @@ class Stage:
         for number, step in enumerate(self._steps):
             try:
                 self._step(step)
+                self._cool()
             except Exception as error:
                 error.add_note(f"step {number}: {step}; {self._topic.describe()}")
                 raise
+        self._warehouse.close()
+
+    def _cool(self) -> None:
+        if self._place.cold:
+            for partition in range(self._partitions):
+                self.moved += cool(self._warehouse, TOPIC, partition, self._place.cold)
 
     def _step(self, step: dict[str, Any]) -> None:
         partition = step.get("partition", 0)
@@ -149,12 +166,12 @@ class Stage:
 
     def _damage(self, partition: int, index: int) -> None:
         info = self._topic.describe()
-        key = PartitionKeys(TOPIC, info.topic_id, partition).segment(info.partitions[partition].l0[index].id)
-        found = self._warehouse.store.get(key)
+        home, key = where(PartitionKeys(TOPIC, info.topic_id, partition), info.partitions[partition].l0[index])
+        store = self._warehouse.driver.homes.store(home)
+        found = store.get(key)
         assert found is not None
         middle = len(found.body) // 2
-        spoilt = found.body[:middle] + bytes([found.body[middle] ^ 0xFF]) + found.body[middle + 1 :]
-        self._warehouse.store.put(key, spoilt)
+        store.put(key, found.body[:middle] + bytes([found.body[middle] ^ 0xFF]) + found.body[middle + 1 :])
 
     def _arrange(self, partition: int) -> None:
         """Bring the data into the layout: whatever lies there must read the same."""
@@ -166,6 +183,7 @@ class Stage:
         elif self._layout == "mixed" and units:
             third = -(-len(units) // 3)
             self._submit(partition, units[:third])
+            self._cool()
             rest = [unit for unit in units[third : 2 * third] if unit in self._units(partition)]
             if rest:
                 self._submit(partition, rest)
@@ -173,6 +191,8 @@ class Stage:
     def _expect(self, partition: int, expected: dict[str, Any]) -> None:
         if not expected.get("as_it_is", False):
             self._arrange(partition)
+        self._cool()
+        assert homes_of_runs(self._warehouse, TOPIC, partition) <= {self._place.cold}
         for name, wanted in expected.items():
             if isinstance(wanted, dict) and wanted.keys() & {"l0", "tiered", "cleaned", "mixed"}:
                 if self._layout not in wanted:

@@ -130,9 +130,9 @@ def test_no_more_is_under_way_than_the_budget_says(monkeypatch: pytest.MonkeyPat
     most: list[int] = []
     held = ahead.ReadAhead.fetch
 
-    def fetch(self: ahead.ReadAhead, request: Any, apart: str) -> Any:
+    def fetch(self: ahead.ReadAhead, *wanted: Any) -> Any:
         most.append(self.held_bytes)
-        return held(self, request, apart)
+        return held(self, *wanted)
 
     monkeypatch.setattr(ahead.ReadAhead, "fetch", fetch)
     monkeypatch.setattr(ahead, "AHEAD_BYTES_MAX", 2 << 20)

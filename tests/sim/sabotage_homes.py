@@ -184,7 +184,6 @@ OF_HOMES = (
         "return tuple(replace(copies[s.id], added_at=number) if",
         "return tuple(replace(copies[s.id], home=copies[s.id].home or s.home, added_at=number) if",
         focus="homes",
-        test="tests/e2e/test_relocation.py::test_old_segments_move_and_come_back",
     ),
     Sabotage(
         "a storage class is a place of its own",

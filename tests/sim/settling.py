@@ -16,6 +16,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import LiftQuarantine
 from lithify.store.port import Pause
 from tests.sim.around import merges_around
+from tests.sim.brought_back import all_comes_back
 from tests.sim.cast import Actor, Violation
 from tests.sim.damage import harm_a_segment, restore, rot_what_is_recorded
 from tests.sim.engine import Engine
@@ -33,6 +34,7 @@ ALL_AGES_MS = 100_000  # longer than any lag, any time that tombstones stay, and
 PAUSE_MAX_MS = 600_000
 GIVEN_UP_MS = 86_400_000 + PAUSE_MAX_MS  # RFC 0003: tried once more a day after the pause that the last failure began
 AROUND_SHARE = 0.1
+BROUGHT_BACK_SHARE = 0.5
 PAUSED_SHARE, ASKED_SHARE, QUARANTINED_SHARE, ROT_SHARE = 0.2, 0.5, 0.15, 0.2
 
 
@@ -44,8 +46,11 @@ def refuse(wrong: str | None) -> None:
 class Settler:
     def __init__(self, actor: Actor, site: Site, truth: Truth, config: TopicConfig) -> None:
         self.actor, self.site, self.truth = actor, site, truth
-        self.config = replace(config, compaction_paused=False)
+        self.goes_by(config)
         self.coordinator = Coordinator(files_of(truth.keys), "settler")
+
+    def goes_by(self, config: TopicConfig) -> None:
+        self.config = replace(config, compaction_paused=False)
 
     async def step(self, *, paused: bool = False) -> Step:
         return await self.step_by(replace(self.config, compaction_paused=paused))
@@ -126,6 +131,9 @@ async def _compact(settler: Settler, files: PartitionFiles, last: TopicFile) -> 
         _owes_nothing(settler)
         if turn == 0 and _may_merge_around(settler) and random.Random(f"{world.seed}/around").random() < AROUND_SHARE:
             await merges_around(settler.actor, settler.site, files, settler.step_by)
+    back = random.Random(f"{world.seed}/brought back")
+    if truth.keys.partition == 0 and back.random() < BROUGHT_BACK_SHARE:
+        await all_comes_back(settler.site, files, back, settler.goes_by, settler.until_idle)
 
 
 def _may_merge_around(settler: Settler) -> bool:

@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def never() -> bytes:
 
 
 def ask(cache: DiskCache, start: int = 0, fetch: Callable[[], bytes] = lambda: BODY) -> bytes:
-    return cache.read((PLACE, KEY, start, len(BODY)), fetch)
+    return bytes(cache.read((PLACE, KEY, start, len(BODY)), lambda _start, _length: fetch()))
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def test_another_process_finds_it(cache: DiskCache) -> None:
 @pytest.mark.parametrize("other", [("s3://near", KEY, 0), (PLACE, KEY + "x", 0), (PLACE, KEY, 1)])
 def test_another_range_object_or_place_is_another_entry(cache: DiskCache, other: tuple[str, str, int]) -> None:
     ask(cache)
-    assert cache.read((*other, len(BODY)), lambda: BODY[::-1]) == BODY[::-1]
+    assert cache.read((*other, len(BODY)), lambda _start, _length: BODY[::-1]) == BODY[::-1]
     (first, second) = entries(cache.folder)
     content = first.read_bytes()
     second.write_bytes(content)  # a file under a wrong name
     first.write_bytes(content)
     asked: list[int] = []
     for wanted, body in (((PLACE, KEY, 0), BODY), (other, BODY[::-1])):
-        assert cache.read((*wanted, len(BODY)), lambda body=body: asked.append(1) or body) == body
+        assert cache.read((*wanted, len(BODY)), lambda _start, _length, body=body: asked.append(1) or body) == body
     assert len(asked) == 1
     assert cache.counts().damaged == 1
 
@@ -167,9 +167,9 @@ class Broken(Disk):
         self._fail("create" if flags & os.O_CREAT else "open")
         return super().open(path, flags)
 
-    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+    def read_into(self, descriptor: int, buffers: Sequence[bytearray | memoryview], offset: int) -> int:
         self._fail("read")
-        return super().read(descriptor, length, offset)
+        return super().read_into(descriptor, buffers, offset)
 
     def write(self, descriptor: int, data: memoryview) -> int:
         if self.call == "half":
@@ -262,7 +262,7 @@ body = bytes(range(256)) * 64
 sys.stdout.write("begun\\n"); sys.stdout.flush()
 start = int(sys.argv[3])
 while True:
-    cache.read(("s3://far/p", "key", start, len(body)), lambda: body)
+    cache.read(("s3://far/p", "key", start, len(body)), lambda _start, _length: body)
     start += 1
 """
 
