@@ -307,4 +307,4 @@ def as_before(placing: Placing, txn: tuple[str, int]) -> Placing:
     """Distributed as an earlier attempt of this batch was, which may have appended a part of it. SUBTLE! A task that
     looked by itself might see a commit of another attempt that the task before it did not see, and the two would
     distribute one batch in two ways. Test: tests/spark/test_growing_writes.py"""
-    return replace(placing, partitions_count=placing.former.count_for(txn, placing.partitions_count))
+    return replace(placing, partitions_count=placing.former.count_for(txn, placing.partitions_count), txn=txn)

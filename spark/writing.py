@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
-from pyspark_lithify.distribution import Former, application_over, check_distribution, former_of
+from pyspark_lithify.distribution import Former, application_over, check_distribution, former_of, keyless_turn
 from pyspark_lithify.options import WriteOptions
 from pyspark_lithify.telling import told
 
@@ -39,8 +39,9 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Placing:
-    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `former`: of a
-    stream, whose tasks alone know the batch; all of them decide by what the driver found."""
+    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `txn`: the
+    transaction's application and version. `former`: of a stream, whose tasks alone know the batch; all of them decide
+    by what the driver found."""
 
     options: WriteOptions
     names: tuple[str, ...]
@@ -48,6 +49,7 @@ class Placing:
     upload_id: str
     partitions_count: int
     topic_id: str
+    txn: tuple[str, int] | None = None
     former: Former = field(default_factory=Former)
 
 
@@ -79,7 +81,7 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
     if txn is not None:
         count = former.count_for(txn, count)
     names = tuple(field.name for field in schema)
-    return Placing(options, names, spec, new_id(), count, topic.topic_id, former if stream else Former())
+    return Placing(options, names, spec, new_id(), count, topic.topic_id, txn, former if stream else Former())
 
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
@@ -98,7 +100,7 @@ def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | N
 
 class Rows:
     """Rows of one task by partition, until they are written. `number`: of the task; by it one partition is chosen for
-    its rows without a key."""
+    its rows without a key, unless there is a transaction."""
 
     def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
@@ -107,7 +109,8 @@ class Rows:
         self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
-        self._keyless = number % placing.partitions_count
+        turn = number if placing.txn is None else keyless_turn(placing.txn)
+        self._keyless = turn % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
         from lithify.segment.partitioner import rows_by_partition
