@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
         starting = self._options.starting
         found: dict[int, int] = {}
-        for number, log in self._logs().items():
+        for number, log in self._logs_to_read().items():
             at = log.stop if starting == "latest" else log.start
             if isinstance(starting, Mapping) and number in starting:
                 at = self._within(number, starting[number], log)
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = self._read(start)
-        logs = self._logs() if self._last is None else self._last
+        logs = self._logs_to_read()
         if self._options.fail_on_data_loss:
             self._check_there(begin, logs)
         else:
@@ -148,6 +148,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topic(self) -> "Topic":
         return self._open().topic
+
+    def _logs_to_read(self) -> dict[int, range]:
+        """SUBTLE! With the trigger AvailableNow, for the first offset, too: 1. Spark has the query's end noted: 100. 2.
+        Others append up to 110. 3. A new query begins at "latest", which would be 110 now, beyond its end; its next
+        call would take the warehouse for one that was restored. Test: tests/spark/test_stream_offsets.py"""
+        return self._logs() if self._last is None else self._last
 
     def _logs(self) -> dict[int, range]:
         """The offsets of each partition's log now, from its start to its end; all partitions are asked together."""

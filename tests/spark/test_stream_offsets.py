@@ -184,3 +184,35 @@ def test_partitions_are_asked_together_and_the_report_asks_nothing(
     assert made.latestOffset(at, ALL) == at == made.reportLatestOffset()
     assert len(looks) == 2
     assert 2 in together
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("starting", ["latest", '{"0": 10}'])
+@pytest.mark.parametrize("busy_before", range(5))
+def test_a_query_that_begins_while_others_append_and_the_topic_grows(
+    url: str, topic: Topic, available_now: bool, starting: str, busy_before: int
+) -> None:
+    """Before one of the calls that Spark makes, or before all of them (4)."""
+    made, other = reader(url, startingOffsets=starting), lithify.open(url).topic("t")
+
+    def busy(call: int) -> None:
+        if busy_before in (call, 4):
+            other.alter(partitions=other.partitions + 1)
+            for number in range(other.partitions):
+                other.partition(number).append([lithify.Record(b"new", b"v")])
+            made._topic()._read()  # it has been ten seconds
+
+    busy(0)
+    if available_now:
+        made.prepareForTriggerAvailableNow()
+    busy(1)
+    at = start = made.initialOffset()
+    found = list[tuple[int, int]]()
+    end = at
+    for call in (2, 3):
+        busy(call)
+        end = made.latestOffset(at, ALL)
+        found += rows(made, at, end)
+        at = end
+    begin = start["offsets"]
+    assert sorted(found) == [(int(n), at) for n, stop in end["offsets"].items() for at in range(begin.get(n, 0), stop)]
