@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 from pyspark_lithify.cold import tell_cold
 from pyspark_lithify.columns import for_spark
-from pyspark_lithify.offsets import limited, read_offsets, spell_offsets, stretches
+from pyspark_lithify.offsets import ends_in_order, limited, read_offsets, spell_offsets, stretches
 from pyspark_lithify.options import StreamReadOptions, WriteOptions
 from pyspark_lithify.telling import told, told_while_read
 from pyspark_lithify.writing import Placing, Written, commit, placing, write
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
+    from lithify.manifest.model import Growth
     from lithify.segment.read_task import ReadTask
     from lithify.store.port import StoreSpec
 
@@ -66,6 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._found: Opened | None = None
         self._last: dict[int, range] | None = None  # of a query with the trigger AvailableNow
         self._seen: Sequence[Snapshot] | None = None  # of each partition, as last asked for
+        self._growths: Sequence[Growth] = ()  # of the topic, then
         self._told_cold = False
 
     @told
@@ -93,7 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for number, log in logs.items()
                 if number in begin or log.start
             }
-        ends = {number: log.stop for number, log in logs.items()}
+        ends = ends_in_order(begin, logs, self._growths)
         if isinstance(limit, ReadMaxRows):
             ends = limited(begin, ends, limit.max_rows)
         return self._spelled(ends)
@@ -157,7 +159,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _logs(self) -> dict[int, range]:
         """The offsets of each partition's log now, from its start to its end; all partitions are asked together."""
-        self._seen = self._topic().snapshot().partitions
+        seen = self._topic().snapshot()
+        self._seen, self._growths = seen.partitions, seen.places.growths
         return _logs_of(self._seen)
 
     def _homes_needed(self) -> frozenset[str]:
