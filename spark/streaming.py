@@ -4,7 +4,7 @@ transaction for each batch of a query."""
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark_lithify.columns import for_spark
 from pyspark_lithify.offsets import ends_in_order, limited, read_offsets, spell_offsets, stretches
 from pyspark_lithify.options import StreamReadOptions, WriteOptions
 from pyspark_lithify.telling import told, told_while_read
-from pyspark_lithify.writing import Placing, Written, commit, placing, write
+from pyspark_lithify.writing import Placing, Written, commit, of_transaction, placing, write
 
 if TYPE_CHECKING:
     from pyspark_lithify.opening import Opened
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lithify.segment.read_task import ReadTask
     from lithify.store.port import StoreSpec
 
-__all__ = ["StreamReader", "StreamWriter", "Stretch", "as_before"]
+__all__ = ["StreamReader", "StreamWriter", "Stretch"]
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -296,7 +296,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query_id, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         assert query_id is not None, "a query's tasks know its id"
         assert batch is not None, "a query's tasks know the batch's number"
-        return write(as_before(self._placing, (_application(query_id), int(batch))), iterator, query_id)
+        return write(of_transaction(self._placing, (_application(query_id), int(batch))), iterator, query_id)
 
     @told
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -310,10 +310,3 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _application(query_id: str) -> str:
     return f"spark {query_id}"
-
-
-def as_before(placing: Placing, txn: tuple[str, int]) -> Placing:
-    """Distributed as an earlier attempt of this batch was, which may have appended a part of it. SUBTLE! A task that
-    looked by itself might see a commit of another attempt that the task before it did not see, and the two would
-    distribute one batch in two ways. Test: tests/spark/test_growing_writes.py"""
-    return replace(placing, partitions_count=placing.former.count_for(txn, placing.partitions_count), txn=txn)

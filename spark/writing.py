@@ -4,7 +4,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
-from pyspark_lithify.distribution import Former, application_over, check_distribution, former_of, keyless_turn
+from pyspark_lithify.distribution import (
+    Former,
+    application_over,
+    check_distribution,
+    former_of,
+    keyless_turn,
+    upload_id_of,
+)
 from pyspark_lithify.options import WriteOptions
 from pyspark_lithify.telling import told
 
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "of_transaction", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
 _LOOK_EVERY_MS = 1_000
@@ -41,7 +48,7 @@ class Written(WriterCommitMessage):
 class Placing:
     """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `txn`: the
     transaction's application and version. `former`: of a stream, whose tasks alone know the batch; all of them decide
-    by what the driver found."""
+    by what the driver found, and at which time."""
 
     options: WriteOptions
     names: tuple[str, ...]
@@ -51,6 +58,7 @@ class Placing:
     topic_id: str
     txn: tuple[str, int] | None = None
     former: Former = field(default_factory=Former)
+    at_ms: int = 0
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -78,10 +86,19 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
     found = opened(options.common)
     topic, spec = found.topic, found.spec()
     count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
-    if txn is not None:
-        count = former.count_for(txn, count)
     names = tuple(field.name for field in schema)
-    return Placing(options, names, spec, new_id(), count, topic.topic_id, txn, former if stream else Former())
+    made = Placing(options, names, spec, new_id(), count, topic.topic_id, None, former, found.driver.now_ms())
+    return made if txn is None else of_transaction(made, txn)
+
+
+def of_transaction(placing: Placing, txn: tuple[str, int]) -> Placing:
+    """Distributed as an earlier attempt of this transaction was, which may have appended a part of it; with the same
+    upload, if that was lately. SUBTLE! A task that looked by itself might see a commit of another attempt that the task
+    before it did not see, and the two would distribute one batch in two ways. Test: tests/spark/test_growing_writes.py
+    """
+    count = placing.former.count_for(txn, placing.partitions_count)
+    upload_id = upload_id_of(txn, count, placing.options.upload_ttl_ms, placing.at_ms)
+    return replace(placing, partitions_count=count, txn=txn, upload_id=upload_id, former=Former())
 
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_lithify.columns import for_append
 from pyspark_lithify.options import write_options
-from pyspark_lithify.streaming import as_before
-from pyspark_lithify.writing import Placing, Rows, Written, commit, placing
+from pyspark_lithify.writing import Placing, Rows, Written, commit, of_transaction, placing
 
 import lithify
 from lithify.log.topic import Topic
@@ -24,7 +23,7 @@ def placed(url: str, txn: tuple[str, int], *, stream: bool) -> Placing:
     named = {} if stream else {"txnAppId": txn[0], "txnVersion": str(txn[1])}
     options = write_options({"topic": "t", "path": url, **named}, stream=stream)
     made = placing(options, COLUMNS, options.txn, stream=stream)
-    return as_before(made, txn) if stream else made
+    return of_transaction(made, txn) if stream else made
 
 
 def messages(place: Placing, tasks: int, keyed: bool) -> list[Written]:
