@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "of_transaction", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
+SPLIT_BYTES = 32 << 20  # so many rows are put into their partitions at a time
 _LOOK_EVERY_MS = 1_000
 
 
@@ -121,6 +122,8 @@ class Rows:
 
     def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
+        self._whole: list[pa.Table] = []  # not yet split
+        self._whole_bytes = 0
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
         self._topic: Topic | None = None
@@ -130,18 +133,34 @@ class Rows:
         self._keyless = turn % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
-        from lithify.segment.partitioner import rows_by_partition
-
-        for number, rows in rows_by_partition(table, self._placing.partitions_count, self._keyless):
-            self._tables[number].append(rows)
-            self._bytes[number] += rows.nbytes
-        while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
-            self._write(max(self._bytes, key=self._bytes.__getitem__))
+        if self._whole_bytes + table.nbytes > SPLIT_BYTES:
+            self._split()  # so that a large batch is not copied, nor are two of them more than one array may hold
+        self._whole.append(table)
+        self._whole_bytes += table.nbytes
+        if self._whole_bytes + sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+            self._split()
+            while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+                self._write(max(self._bytes, key=self._bytes.__getitem__))
 
     def written(self) -> "dict[int, list[tuple[UploadTask, SegmentRef]]]":
+        self._split()
         for number in sorted(self._tables):
             self._write(number)
         return self._written
+
+    def _split(self) -> None:
+        """SUBTLE! Not each batch by itself: 1. Spark gives 10,000 rows at a time. 2. Over 1,000 partitions these are
+        1,000 tables of ten rows, each of which takes kilobytes that its `nbytes` does not count. 3. A task that holds
+        256 MiB by its own count takes gigabytes, and is killed. Test: tests/spark/test_many_partitions.py"""
+        from lithify.segment.partitioner import rows_by_partition
+
+        whole, self._whole, self._whole_bytes = self._whole, [], 0
+        count = self._placing.partitions_count
+        # One partition takes the batches as they are, without a copy.
+        for table in whole if count == 1 or len(whole) < 2 else (pa.concat_tables(whole).combine_chunks(),):
+            for number, rows in rows_by_partition(table, count, self._keyless):
+                self._tables[number].append(rows)
+                self._bytes[number] += rows.nbytes
 
     def _write(self, number: int) -> None:
         from lithify.log.upload import write_segment
