@@ -17,14 +17,19 @@ def spell_offsets(topic: str, topic_id: str, offsets: Mapping[int, int]) -> dict
 
 def read_offsets(spelled: object, topic: str, topic_id: str) -> dict[int, int]:
     """Raises InvalidRequest for what is not of this topic. A checkpoint of an older lithify names no topic."""
-    if not (
-        isinstance(spelled, dict) and isinstance(spelled.get("topic"), str) and isinstance(spelled.get("offsets"), dict)
-    ):
+    offsets = spelled.get("offsets") if isinstance(spelled, dict) else None
+    if not isinstance(spelled, dict) or not isinstance(spelled.get("topic"), str) or not isinstance(offsets, dict):
         raise InvalidRequest(
             f"topic {topic}: the checkpoint holds no offsets of lithify: another source wrote it. {_NEW_CHECKPOINT}"
         )
     if spelled["topic"] == topic_id:
-        return {int(number): offset for number, offset in spelled["offsets"].items()}
+        for number, offset in offsets.items():
+            if not (str(number).isascii() and str(number).isdecimal() and type(offset) is int and offset >= 0):
+                raise InvalidRequest(
+                    f"topic {topic}: the checkpoint's offsets cannot be read: it was altered, or a newer lithify wrote "
+                    f"it. {_NEW_CHECKPOINT}"
+                )
+        return {int(number): offset for number, offset in offsets.items()}
     name = spelled.get("name")
     if name is None:
         what = (

@@ -96,6 +96,12 @@ def test_a_checkpoint_of_something_else_says_whose_it_is(case: str) -> None:
         read_offsets(json.loads(json.dumps(spelled)), "users", "id1")
 
 
+@pytest.mark.parametrize("offsets", [{"0": "5"}, {"x": 5}, {"0": None}, {"0": -3}, {"0": 1.5}, {"-1": 5}, {"0": True}])
+def test_offsets_of_another_shape_are_one_clear_refusal(offsets: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"^topic t: .* cannot be read: .*new checkpointLocation"):
+        read_offsets({"topic": "id1", "name": "t", "offsets": offsets}, "t", "id1")
+
+
 def test_a_checkpoint_of_an_older_lithify_is_read() -> None:
     assert read_offsets({"topic": "id1", "offsets": {"0": 5, "10": 6}}, "users", "id1") == {0: 5, 10: 6}
 
