@@ -276,8 +276,8 @@ class _Told:
         topic, path = self.text("topic"), self.text("path")
         if topic is None:
             raise InvalidRequest(
-                'no topic given: add .option("topic", NAME). Of a table (CREATE TABLE … USING lithify) Spark passes on no '
-                "option: use CREATE TEMPORARY VIEW"
+                'no topic given: add .option("topic", NAME). Of a table (CREATE TABLE … USING lithify) Spark passes no '
+                "option on: use CREATE TEMPORARY VIEW"
             )
         if path is None:
             raise InvalidRequest("no warehouse given: load(URL) or save(URL) names it, or in SQL the option path")
