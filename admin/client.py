@@ -253,7 +253,7 @@ class Admin:
 
     def adopt_home(self, topic: str) -> tuple[str, ...]:
         """Make this warehouse the owner of the topic's segments in other homes, which it returns: for a warehouse that
-        was moved. Requires: the former owner is gone, for both would delete there."""
+        was moved or restored. Requires: the former owner is gone, for it refers to what this one will delete there."""
         return _homes.adopt(self._known, topic)
 
     def compaction(self, id: str) -> CompactionInfo:  # noqa: A002 - part of the public API

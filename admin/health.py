@@ -104,7 +104,7 @@ class _Homes:
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}  # by home, the key of a file that says whose it is
         self._topics: dict[str, set[str]] = {}  # by home, those that have something there, or will
-        self._used: set[str] = set()
+        self._used: dict[str, dict[str, None]] = {}  # by home, the files that say whose the topics' segments are
 
     def add(self, found: FoundPartition, configured: str, used: Iterable[str]) -> None:
         for home in filter(None, (configured, *used)):
@@ -113,7 +113,7 @@ class _Homes:
         for home in used:
             if home not in self._used:
                 self._owners[home] = found.keys.owner
-                self._used.add(home)
+            self._used.setdefault(home, {})[found.keys.owner] = None
 
     def checks(self, known: KnownPartitions) -> Iterator[Check]:
         """At most `HOMES_MAX` are asked at the same time."""
@@ -122,16 +122,27 @@ class _Homes:
         for first in range(0, len(names), HOMES_MAX):
             part = names[first : first + HOMES_MAX]
             for state in watch.look({home: self._owners[home] for home in part}, unused):
-                yield self._check(state.home, state.away)
+                yield self._check(known, state.home, state.away)
 
-    def _check(self, home: str, away: str) -> Check:
+    def _check(self, known: KnownPartitions, home: str, away: str) -> Check:
         name, topics = f"home {told(home)}", sorted(self._topics[home])
         shown = ", ".join(topics[:_TOPICS_SHOWN]) + (", …" if len(topics) > _TOPICS_SHOWN else "")
+        refused = "" if away else self._refused(known.driver.homes, home)
+        if refused:
+            return Check(name, "warning", f"answers, but nothing moves or is deleted there: {refused}")
         if not away:
             return Check(name, "ok", f"answers; it is a home of {shown}")
         follows = "reads and compactions that need its segments fail, and nothing" if home in self._used else "nothing"
         text = f"is away: {away}. Until it answers, {follows} moves there. It is a home of {shown}"
         return Check(name, "failure", text, Fault.of(Unavailable(f"home {told(home)} {text}")))
+
+    def _refused(self, homes: Homes, home: str) -> str:
+        """Why this warehouse may not delete what a topic has there: it is another's, or this one is a copy."""
+        for key in self._used.get(home, ()):
+            found = attempt(lambda key=key: homes.own(home, key, claims=False, renews=False))
+            if isinstance(found, Fault) and found.kind is ErrorKind.INVALID_REQUEST:
+                return found.text
+        return ""
 
 
 def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> list[Check]:

@@ -184,6 +184,7 @@ def adopt(known: KnownPartitions, topic: str) -> tuple[str, ...]:
     elsewhere_too = sorted(home for home in homes if physical(home) != HERE)
     if not elsewhere_too:
         raise InvalidRequest(f"topic {topic} has no other home than the warehouse: there is nothing to adopt")
+    name = known.driver.answer(NewId())
     for home in elsewhere_too:
-        adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store.url)
+        adopt_home(known.driver.homes.store(home), found.keys.owner, known.driver.store, name)
     return tuple(elsewhere_too)

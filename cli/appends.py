@@ -1,18 +1,20 @@
 """`lithify append`: records from lines of JSON, CSV or Parquet, in atomic batches."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from lithify.admin.interruption import Told, told_to_end
+from lithify.cli.appended import Appended, tell_appended
 from lithify.cli.invocation import HowFar, Invocation, command, text_bytes
-from lithify.cli.output import Output, time_text
+from lithify.cli.output import time_text
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest
+from lithify.store.port import Pause
 
 if TYPE_CHECKING:
     from lithify.cli.output import Ticker
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
     from lithify.cli.records.imports import Import
     from lithify.cli.records.parts import Where
     from lithify.cli.records.roles import Roles
-    from lithify.log.topic import Topic
 
 __all__ = ["append"]
+
+_RETRY_MS = 1_000  # between two attempts while the store does not answer
 
 
 @command()
@@ -39,7 +42,7 @@ __all__ = ["append"]
     *("--format", "given_format"), type=click.Choice(["json", "csv", "tsv", "parquet"]),
     help="The format of the source. Default: by its name; standard input has lines of JSON.",
 )  # fmt: skip
-@click.option("--key-column", metavar="NAME", help="Of an ordinary table: this column is the key.")
+@click.option("--key-column", metavar="NAME", help="The column that holds the key, for ordinary tables.")
 @click.option(
     *("--value-column", "value_columns"), multiple=True, metavar="NAME",
     help="This column is the value; several: a JSON object of them. Default with --key-column: the whole row.",
@@ -129,7 +132,7 @@ def append(
     request = _Request(invocation, topic, partition, roles, delimiter, given_format, batch_size, linger_ms)
     request.check(files)
     done = [request.append(each, source_id=source_id, new_source=new_source, skip=skip) for each in files]
-    _tell(invocation.output, topic, done)
+    tell_appended(invocation.output, topic, done)
 
 
 class _Request:
@@ -162,7 +165,9 @@ class _Request:
         from lithify.cli.records.formats import check_format, format_of
 
         if self._delimiter is not None:
-            if not self._delimiter or self._roles.given or self._format not in (None, "json"):
+            if not self._delimiter:
+                raise InvalidRequest("-K needs what is between key and value of a line, such as -K:")
+            if self._roles.given or self._format not in (None, "json"):
                 raise InvalidRequest("-K names what is between key and value of a line: leave out columns and --format")
             self._format = "json"
         for each in files:
@@ -170,8 +175,10 @@ class _Request:
             if self._delimiter is not None and format_of(each) != "json":
                 raise InvalidRequest("-K names what is between key and value of a line: leave it out for tables")
 
-    def append(self, source: str, *, source_id: str | None, new_source: bool, skip: int) -> "_Done":
+    def append(self, source: str, *, source_id: str | None, new_source: bool, skip: int) -> Appended:
+        from lithify.cli.outages import OutlastingClock
         from lithify.cli.records import bulk
+        from lithify.cli.records.arrivals import arrives
         from lithify.cli.records.batches import How, Passing, batches, record_check
         from lithify.cli.records.formats import format_of
         from lithify.cli.records.identity import Identity, identify
@@ -187,9 +194,12 @@ class _Request:
         with told_to_end() as told, bulk.open_source(source, options, self._format) as found:
             passing = Passing(skip)
             kind = format_of(source, self._format)
-            linger = self._linger(source, found, kind, told)
+            piped = arrives(found.file)
+            driver = warehouse.driver
+            now_ms = OutlastingClock(driver.now_ms, driver.monotonic_ms) if piped else driver.now_ms
+            linger = self._linger(source, found, kind, told, now_ms) if piped else None
             how = How(kind, self._rows_max, self._roles, self._delimiter, linger)
-            check = record_check(opened, warehouse.driver.now_ms)
+            check = record_check(opened, now_ms)
             cut = batches(found, how, check, passing, opened.parsed_config.max_message_bytes)
             reading = reading_of(source, self._format, self._roles, self._delimiter)
             started = Import(
@@ -202,7 +212,8 @@ class _Request:
             )
             for each in started.warnings():
                 warn(f"warning: {self._topic}: {each}")
-            appending = _Appending(started, found.name, invocation)
+            waits = _Waits(self._topic, told, lambda: driver.answer(Pause(_RETRY_MS))) if piped else None
+            appending = _Appending(started, found.name, invocation, waits)
             typed = source == "-" and sys.stdin.isatty()  # a bar would be drawn over what is typed
             of_bytes = found.stored is not None and kind != "parquet"
             what = f"appending to {self._topic}"
@@ -219,26 +230,24 @@ class _Request:
                 f"warning: {found.name}: its server reports neither a version nor a modification time, so only "
                 f"{identity.compared} were compared; if the content has changed, give another --source-id"
             )
-        return _Done(opened, started, found.name, passing.done, new_source=new_source)
+        return Appended(opened, started, found.name, passing.done, new_source=new_source)
 
-    def _linger(self, url: str, source: "Source", kind: str, told: Told) -> "Linger | None":
+    def _linger(self, url: str, source: "Source", kind: str, told: Told, now_ms: Callable[[], int]) -> "Linger | None":
         """If records arrive line by line; tables are read in blocks. On a terminal, say what it waits for."""
-        from lithify.cli.records.arrivals import Linger, arrives, ready
+        from lithify.cli.records.arrivals import Linger, ready
 
-        if not arrives(source.file):
-            return None
         if url == "-" and sys.stdin.isatty():
             warn(f"waiting for records of {self._topic}, {self._awaited()}; Ctrl-D ends the input")
         if kind != "json":
             return None
-        driver = self._invocation.warehouse().driver
+        monotonic_ms = self._invocation.warehouse().driver.monotonic_ms
         told.at_waits = True
 
         def wait(file: Any, timeout_ms: int | None) -> bool:
             with told.waiting():
                 return ready(file, timeout_ms)
 
-        return Linger(self._linger_ms, driver.monotonic_ms, driver.now_ms, wait)
+        return Linger(self._linger_ms, monotonic_ms, now_ms, wait)
 
     def _awaited(self) -> str:
         if self._delimiter is not None:
@@ -281,11 +290,34 @@ def _append_folder(invocation: Invocation, name: str, source: str, source_id: st
     output.answer(value, lambda: output.line(told))
 
 
+class _Waits:
+    """Of records that came through a pipe: nobody could send them again, so an outage is outlasted."""
+
+    def __init__(self, topic: str, told: Told, pause: Callable[[], object]) -> None:
+        from lithify.cli.outages import Outage
+
+        self._outage = Outage("appending to", topic)
+        self._told = told
+        self._pause = pause
+
+    def until_done(self, work: Callable[[], None]) -> None:
+        """Whatever is left when a signal ends the waiting is told."""
+        done = False
+        while not done:
+            with self._outage.outlasted():
+                work()
+                done = True
+            if not done:
+                with self._told.waiting():
+                    self._pause()
+
+
 class _Appending:
     """Appends batches. Whatever ends the command, the invocation reports how far the import came."""
 
-    def __init__(self, started: "Import", source: str, invocation: Invocation) -> None:
+    def __init__(self, started: "Import", source: str, invocation: Invocation, waits: "_Waits | None") -> None:
         self._import = started
+        self._waits = waits
         self._source = source
         self._batch: Batch | None = None
         self._doubted = False  # whether its timestamps are in milliseconds
@@ -294,8 +326,14 @@ class _Appending:
     def append(self, batch: "Batch") -> None:
         self._batch = batch
         self._doubt_times(batch)
-        self._import.append(batch.records, batch.first, last=batch.last)
+        if self._waits is None:
+            self._append(batch)
+        else:
+            self._waits.until_done(lambda: self._append(batch))
         self._batch = None
+
+    def _append(self, batch: "Batch") -> None:
+        self._import.append(batch.records, batch.first, last=batch.last)
 
     def _doubt_times(self, batch: "Batch") -> None:
         """Once for each source, and from one record of each batch: a source has one unit."""
@@ -318,74 +356,3 @@ class _Appending:
             last = batch.first + batch.count - 1
             where = f" (record {last})" if batch.count == 1 else f" (records {batch.first} to {last})"
         return HowFar(f"{self._source}{where}", str(came), came.fields())
-
-
-class _Done:
-    """One source that was appended whole."""
-
-    def __init__(self, topic: "Topic", started: "Import", source: str, passed_over: int, *, new_source: bool) -> None:
-        self.it = started
-        self._new_source = new_source
-        self.source = source
-        self._topic = topic
-        self._passed_over = passed_over
-        self.expired = self._expired()
-
-    def lines(self, *, several: bool) -> Iterable[str]:
-        it, passed_over = self.it, self._passed_over
-        line = f"{counted(it.appended, 'record')} appended to {self._topic.name}"
-        if it.already_there:
-            line += f"; {it.already_there} of this source already in the log"
-        yield f"{self.source}: {line}" if several else line
-        if passed_over:
-            counts = f"the first {passed_over} were" if passed_over > 1 else "the first one was"
-            yield f"  {counts} skipped" + (" (the source has no more)" if passed_over < it.passed_over else "")
-        if again := [flag for flag, given in (("--source-id", it.found_by_name), ("--skip", it.passed_over)) if given]:
-            yield f"  if you run it again, give the same {' and '.join(again)}"
-        if it.already_there and not it.appended:
-            for_others = "--new-source is for other content or other columns; " if self._new_source else ""
-            again = "the same records" if self._new_source else "them"
-            yield f"  {for_others}to append {again} once more, give another --source-id"
-        if it.appended and not it.already_there and it.path_had_other_content:
-            yield (
-                "  this path had other content before, which is in the log, too. If the file grows, give it a "
-                "--source-id from its first import on: then only what was added is appended"
-            )
-        for number, given in sorted(it.offsets.items()):
-            yield f"  partition {number}: {_offsets_text(given)}"
-
-    def value(self) -> dict[str, Any]:
-        it = self.it
-        offsets = sorted(it.offsets.items())
-        partitions = {str(number): {"first": given.start, "last": given.stop - 1} for number, given in offsets}
-        value: dict[str, Any] = {"topic": self._topic.name, "appended": it.appended, "already_there": it.already_there}
-        value["passed_over"] = self._passed_over
-        return value | {"source_id": it.source_id, "partitions": partitions, "expired": self.expired}
-
-    def _expired(self) -> int:
-        """How many of the records are below the log start: mostly old timestamps in a topic that deletes by age."""
-        if not self._topic.parsed_config.deleting:
-            return 0
-        appended = self.it.offsets
-        starts = {number: self._topic.partition(number).snapshot().log_start_offset for number in appended}
-        return sum(min(max(starts[number] - given.start, 0), len(given)) for number, given in appended.items())
-
-
-def _offsets_text(given: range) -> str:
-    return f"offset {given.start}" if len(given) == 1 else f"offsets {given.start} to {given.stop - 1}"
-
-
-def _tell(output: Output, topic: str, done: Sequence[_Done]) -> None:
-    several = len(done) > 1
-    lines = [line for each in done for line in each.lines(several=several)]
-    value = done[0].value()
-    if several:
-        counts = {"appended": sum(d.it.appended for d in done), "already_there": sum(d.it.already_there for d in done)}
-        value = {"topic": topic, **counts, "sources": [{"source": each.source, **each.value()} for each in done]}
-        lines.append(f"{counted(counts['appended'], 'record')} of {len(done)} sources appended to {topic}")
-    output.answer(value, lambda: output.lines(lines))
-    expired = sum(each.expired for each in done)
-    if expired:
-        are, them = ("is", "it") if expired == 1 else ("are", "them")
-        text = f"{counted(expired, 'appended record')} {are} already past the topic's retention"
-        warn(f"warning: {topic}: {text}, so readers do not see {them}; see retention.* and cleanup.policy")

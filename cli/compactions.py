@@ -154,10 +154,10 @@ def show(output: Output, info: "CompactionInfo") -> None:
     rows = [
         ("id", info.id),
         ("kind", info.kind or "not admitted yet"),
-        ("status", info.status if info.phase == "done" else f"{info.status}, {info.phase}"),
-        ("reason", f"{info.origin}: {info.reason}"),
+        ("status", _status_text(info)),
+        ("reason", f"{info.origin}: {info.reason}" if info.reason else info.origin),
         *([("chosen for", info.chosen)] if info.chosen else []),
-        ("sources", f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"),
+        ("sources", _sources_text(info)),
         (
             "progress",
             f"{progress.completion_percentage:g} %, {counted(progress.output_segments_written, 'segment')} written",
@@ -166,7 +166,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ("dropped", _dropped_text(counts)),
         ("bytes", f"{size_text(counts.bytes_read)} read, {size_text(counts.bytes_written)} written"),
         ("requests", f"{_requests_text(counts.gets, counts.puts)}, by its workers"),
-        ("memory", f"{size_text(info.peak_memory_bytes)} in the largest worker" if info.peak_memory_bytes else ""),
+        *([("memory", f"{size_text(memory)} in the largest worker")] if (memory := info.peak_memory_bytes) else []),
         *([("price", info.price.text)] if info.price else []),
         *_foretold(info.estimate),
         ("attempts", info.last_attempt),
@@ -182,6 +182,18 @@ def show(output: Output, info: "CompactionInfo") -> None:
         ended = time_text(failed.ended_at_ms)
         rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
     output.table(("", ""), rows, prose=True)
+
+
+def _status_text(info: "CompactionInfo") -> str:
+    if info.cancel_requested:
+        return f"{info.status}, cancellation requested"
+    return info.status if info.phase == "done" or info.status == "submitted" else f"{info.status}, {info.phase}"
+
+
+def _sources_text(info: "CompactionInfo") -> str:
+    if not info.total_sources and info.status == "submitted":
+        return "all that is old enough; a compactor chooses"
+    return f"{info.total_sources}: {', '.join(info.sources[:4])}{', …' if info.total_sources > 4 else ''}"
 
 
 def _foretold(known: "Estimate | None") -> "Iterator[tuple[str, str]]":
@@ -228,7 +240,7 @@ def list_(invocation: Invocation, topic: str | None, partition: int | None, acti
 def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
     rows = [
         (
-            *(info.id, info.kind, info.status, f"{info.progress.completion_percentage:g}"),
+            *(info.id, info.kind, _brief(info), f"{info.progress.completion_percentage:g}"),
             *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
             *(time_text(info.created_at), info.error.reason if info.error else info.reason),
         )
@@ -236,6 +248,10 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
     ]
     columns = ("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason")
     output.table(columns, rows, less=("created", "rows in", "rows out"), lead="id", prose=True)
+
+
+def _brief(info: "CompactionInfo") -> str:
+    return f"{info.status}, to be cancelled" if info.cancel_requested else info.status
 
 
 @command(compaction)
@@ -303,7 +319,7 @@ def _details(each: "Explanation") -> "Iterator[str]":
         )
         gets, puts = foretold.gets + foretold.own_gets, foretold.puts + foretold.own_puts
         own = f"{counted(foretold.own_gets, 'GET')} and {counted(foretold.own_puts, 'PUT')}"
-        yield f"about {_requests_text(gets, puts)}; the compactor itself makes {own} of these, its workers the others"
+        yield f"about {_requests_text(gets, puts)}; of these the compactor makes {own}, and its workers the rest"
     if each.price is not None:
         yield f"costs {each.price.text}"
     if each.cold is not None:

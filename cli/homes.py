@@ -167,8 +167,8 @@ def _moved(
 def adopt(invocation: Invocation, topic: str, yes: bool) -> None:
     """Make this warehouse the owner of TOPIC's segments in its cold home.
 
-    For a warehouse that was moved to another URL. The owner alone deletes there, so never do this in a copy of a
-    warehouse that is still in use: both would delete what the other refers to.
+    For a warehouse that was moved to another place or URL, or restored from a backup. The owner deletes there what it
+    does not refer to, so never do this in a copy of a warehouse that is still in use.
     """
     admin = invocation.admin()
     admin.topic(topic)  # a mistake is named before anything is asked

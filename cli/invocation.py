@@ -280,6 +280,23 @@ class Group(click.Group):
             formatter.write_dl([(name, each.get_short_help_str(limit=sys.maxsize)) for name, each in found if each])
 
 
+class _Command(click.Command):
+    """Refuses an option that takes one value and is given twice, where click would take the last: somebody who wants a
+    key of two columns would get that of one. Of settings, which have a variable too, the last counts: a container's
+    arguments come after those of its image."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+        except click.UsageError:
+            given = []  # the next line tells it
+        for each in given:
+            once = isinstance(each, click.Option) and not (each.multiple or each.is_flag or each.envvar)
+            if once and given.count(each) > 1:
+                raise click.UsageError(f"{each.opts[-1]} takes one value, and was given twice", ctx=ctx)
+        return super().parse_args(ctx, args)
+
+
 def _topic_of(context: click.Context, values: Mapping[str, Any]) -> str | None:
     parent = context.parent
     named = values.get("name" if parent is not None and parent.info_name == "topic" else "topic")
@@ -299,7 +316,7 @@ def command(group: click.Group | None = None, name: str | None = None) -> Callab
             return function(invocation, *arguments, **values)
 
         wrapped = _take_everywhere(run, hidden=True)
-        shaped = click.command(name, epilog="Flags of every command: see 'lithify --help'.")(wrapped)
+        shaped = click.command(name, cls=_Command, epilog="Flags of every command: see 'lithify --help'.")(wrapped)
         if group is not None:
             group.add_command(shaped)
         return shaped

@@ -186,7 +186,9 @@ def _change(text: "Callable[[int], str]", before: int, after: int) -> str:
 
 def _what(part: "PartitionReport") -> str:
     """What was done, and how the pass ended, unless that is already said."""
-    done = [f"{job.kind} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs]
+    done = [
+        f"{job.kind or 'request'} {job.status}: {job.error.reason if job.error else job.reason}" for job in part.jobs
+    ]
     if part.dropped_segments:
         dropped = counted(part.dropped_segments, "segment")
         done.insert(0, f"dropped {dropped} below the log start ({size_text(part.dropped_bytes)})")

@@ -2,14 +2,15 @@
 
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from lithify.admin.daemon import leave_on_signals
 from lithify.cli.invocation import Invocation
+from lithify.cli.outages import Outage
 from lithify.cli.output import tell_cold
 from lithify.cli.records.lines import record_line
 from lithify.cli.terminal import plain_json, warn
@@ -17,8 +18,7 @@ from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Gap
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
-from lithify.segment.spill import NoSpill
-from lithify.store.errors import AccessDenied, OffsetOutOfRange, Unavailable
+from lithify.store.errors import OffsetOutOfRange
 from lithify.store.port import Pause
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def tail(
         parts = {n: opened.partition(n) for n in numbers}
         starts = {n: None if start is None else _begun(start, part.snapshot()) for n, part in parts.items()}
         followers = {n: part.follower(starts[n], reset).share(places) for n, part in parts.items()}
-        outage, cold = _Outage(topic), _ColdReads(opened)
+        outage, cold = Outage("reading", topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
             for number, follower in followers.items():
@@ -93,7 +93,7 @@ def consume(
         opened = invocation.warehouse().topic(topic)
         numbers = None if partition is None else [partition]
         with opened.consumer(name, numbers, auto_offset_reset=reset, stop=leave.is_set) as consumer:
-            outage, cold = _Outage(topic), _ColdReads(opened)
+            outage, cold = Outage("reading", topic), _ColdReads(opened)
             while not leave.is_set() and lines.left > 0:
                 found: list[tuple[int, Record | Gap]] = []
                 with outage.outlasted() if follow else nullcontext():
@@ -105,32 +105,6 @@ def consume(
                     invocation.warehouse().driver.answer(Pause(POLL_MS))
                 lines.write(found)
             cold.tell()
-
-
-class _Outage:
-    """Reports the beginning and the end of an outage, for each partition. Refused access and a full temporary disk are
-    not outages, since they do not end by waiting: they end the command, as elsewhere."""
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        self._of: set[int | None] = set()
-
-    @contextmanager
-    def outlasted(self, partition: int | None = None) -> Generator[None]:
-        """`partition` None: for what concerns all partitions."""
-        where = self._topic if partition is None else f"{self._topic}/{partition}"
-        try:
-            yield
-        except (AccessDenied, NoSpill):
-            raise
-        except Unavailable as error:
-            if partition not in self._of:
-                warn(f"warning: {error}. Reading {where} continues as soon as the store answers")
-            self._of.add(partition)
-        else:
-            if partition in self._of:
-                warn(f"the store answers again; reading {where} continues")
-            self._of.discard(partition)
 
 
 class _ColdReads:

@@ -70,7 +70,7 @@ def bytes_done(job: "JobNow") -> int:
 
 
 @command()
-@click.option("--once", is_flag=True, help="Show it once. So it is if standard output is not a terminal.")
+@click.option("--once", is_flag=True, help="Show it once; the default if standard output is not a terminal.")
 @click.option(
     "--refresh-ms", type=click.IntRange(100), default=2_000, show_default=True, help="Pause between two looks."
 )

@@ -37,8 +37,7 @@ def _show(output: Output, found: "KeyHistory") -> None:
     if not found.versions:
         output.line(f"{found.topic}/{found.home} has no version of this key, nor has any checkpoint")
         output.line(
-            "  Either none was ever appended, or the last was dropped: as a tombstone past its horizon, or below the "
-            "log start"
+            "  Either it was never appended, or its last record was removed: by retention, or as an expired tombstone"
         )
         return
     jobs = {job.id: job for job in found.jobs}

@@ -336,7 +336,7 @@ class Coordinator:
         """
         if isinstance(moves, Moves):
             fresh = moves.home not in reading.manifest.homes
-            refused = await home_refuses(self.files.keys, moves.home, claims=fresh)
+            refused = await home_refuses(self.files.keys, moves.home, claims=fresh, renews=True)
             if refused is not None:
                 moves = Ends("failed", f"{moves.reason}; but {refused.reason}", refused)
         if isinstance(moves, Ends):

@@ -63,6 +63,7 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     chosen: str  # why it was chosen, where `reason` says how it ended
     ended_by: EndedBy | None  # None: it was not ended from outside
+    cancel_requested: bool = False  # and it has not ended yet
     sources: tuple[str, ...]  # L0 segments and runs; once it ended, the first 16 of `total_sources`
     total_sources: int
     destination: str  # id of the run it makes; of a relocation, where the segments go
@@ -158,6 +159,7 @@ def compaction_info(topic: str, partition: int, job: Job, now_ms: int) -> Compac
         reason=job.reason,
         chosen=job.chosen,
         ended_by=EndedBy(job.ended_by) if job.ended_by else None,
+        cancel_requested=job.active and job.cancel_requested,
         sources=sources,
         total_sources=job.input_sources or len(sources),
         destination=told(job.home) if job.relocates else job.destination,

@@ -10,11 +10,13 @@ from lithify.store.port import OwnHome
 __all__ = ["home_refuses"]
 
 
-async def home_refuses(keys: PartitionKeys, home: str, *, claims: bool = False) -> JobError | None:
+async def home_refuses(
+    keys: PartitionKeys, home: str, *, claims: bool = False, renews: bool = False
+) -> JobError | None:
     """Why nothing may be written to `home`, and nothing that was written there counts: it is away, or another
-    warehouse's. `claims`: it is claimed if nobody has."""
+    warehouse's. `claims`, `renews`: as of OwnHome."""
     try:
-        await OwnHome(home, keys.owner, claims=claims)
+        await OwnHome(home, keys.owner, claims=claims, renews=renews)
     except InvalidRequest as error:  # it is another warehouse's
         return JobError(Category.INVALID, str(error))
     except LithifyError as error:

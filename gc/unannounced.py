@@ -1,5 +1,6 @@
 """Partitions that no version of their topic names: their creator lost a race, died, or was overtaken by a deletion. A
-sweep finds and deletes them; after that no slow creator can announce them (P21, docs/rfcs/0005). Coroutines.
+sweep finds and deletes them; after that no slow creator can announce them (P21, docs/rfcs/0005). In passing it finds
+the witnesses of topics that are deleted (docs/rfcs/0032). Coroutines.
 """
 
 from dataclasses import dataclass
@@ -8,12 +9,14 @@ from lithify.gc.collect import Pass
 from lithify.gc.lives import Lives
 from lithify.gc.objects import delete, every_object, gone
 from lithify.gc.reachable import Garbage
+from lithify.gc.witnesses import witness_garbage
 from lithify.manifest.catalog import take_next_version, topic_lineage
 from lithify.manifest.ended import say_again
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import Corrupt
+from lithify.store.owners import WITNESSES
 from lithify.store.port import Folders, Now, ObjectInfo
 
 __all__ = ["Swept", "sweep_unannounced"]
@@ -62,7 +65,7 @@ async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) 
     Nobody was ever given access to what the folders hold, so nothing can depend on it, and numbers used again conflict
     with nobody's. Test: tests/manifest/test_unannounced.py
     """
-    folders = await _folders(name)
+    folders, have_witnesses = await _folders(name)
     lives = Lives(name, 0)  # including those that are over
     topics = await lives.refresh()
     if lives.damage is not None:
@@ -82,17 +85,36 @@ async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) 
     may_announce = not dry_run and bool(old & strange) and (newest is None or newest.deleted)
     if may_announce and not await _fence(name, newest):
         old -= strange
-    return [await _swept(found, found.keys.topic_id in old, dry_run=dry_run) for found in everything]
+    swept = [await _swept(found, found.keys.topic_id in old, dry_run=dry_run) for found in everything]
+    for topic_id in have_witnesses:
+        topic = known.get(topic_id)
+        if topic is not None and topic.deleted:
+            swept += await _witnesses(topic, dry_run=dry_run)
+    return swept
 
 
-async def _folders(name: str) -> list[PartitionKeys]:
+async def _witnesses(topic: TopicFile, *, dry_run: bool) -> list[Swept]:
+    """They are told of with the first partition."""
+    keys = PartitionKeys(topic.topic, topic.topic_id, 0)
+    try:
+        garbage = await witness_garbage(topic)
+    except Corrupt as error:
+        return [Swept(keys, damage=error)]
+    return [Swept(keys, await _deleted(garbage, dry_run=dry_run))] if garbage else []
+
+
+async def _folders(name: str) -> tuple[list[PartitionKeys], list[str]]:
+    """Those of partitions, and the ids under which there are witnesses."""
     found: list[PartitionKeys] = []
+    have_witnesses: list[str] = []
     for topic_id in await Folders(f"{name}/"):
         if PartitionKeys.of_folder(name, topic_id, "00000") is None:
             continue
-        keys = [PartitionKeys.of_folder(name, topic_id, folder) for folder in await Folders(f"{name}/{topic_id}/")]
+        folders = await Folders(f"{name}/{topic_id}/")
+        keys = [PartitionKeys.of_folder(name, topic_id, folder) for folder in folders]
         found += [each for each in keys if each is not None]
-    return found
+        have_witnesses += [topic_id] if WITNESSES in folders else []
+    return found, have_witnesses
 
 
 async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
@@ -143,8 +165,12 @@ async def _swept(found: _Found, old: bool, *, dry_run: bool) -> Swept:
     garbage = [Garbage(each.key, each.size, _reason(found, old), cause=cause) for each in found.objects]
     if stays:
         return Swept(found.keys, Pass(kept=tuple(garbage)))
+    return Swept(found.keys, await _deleted(garbage, dry_run=dry_run))
+
+
+async def _deleted(garbage: list[Garbage], *, dry_run: bool) -> Pass:
     refused = [] if dry_run else await delete(garbage)
-    return Swept(found.keys, Pass(deleted=gone(garbage, refused), refused=tuple(refused)))
+    return Pass(deleted=gone(garbage, refused), refused=tuple(refused))
 
 
 def _reason(found: _Found, old: bool) -> str:

@@ -109,7 +109,8 @@ class Consumer:
             )
 
     def __repr__(self) -> str:
-        return f"Consumer({shortened(self.name, 60)!r} of {shortened(self._files.name, 60)} at {self._position})"
+        at = f"{self._position}{', closed' if self._closed else ''}"
+        return f"Consumer({shortened(self.name, 60)!r} of {shortened(self._files.name, 60)} at {at})"
 
     @property
     def name(self) -> str:
@@ -160,11 +161,13 @@ class Consumer:
         """Up to `max_records` items; if there are none, looks again until `timeout_ms` have passed. It looks at least
         once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
+        self._check_open()
         self._await_some(timeout_ms)
         return self.hand_out(max_records)
 
     def look(self) -> int:
         """As `poll` without waiting, but keeps what it finds; returns how many items wait to be handed out."""
+        self._check_open()
         self._await_some(0)
         return len(self._waiting)
 
@@ -219,6 +222,10 @@ class Consumer:
                 "nothing is committed: read `state` to its end first, or start over"
             )
         self._commit()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidRequest(f"{self._files.name}: consumer {self.name!r} is closed; open another one")
 
     def _check_process(self) -> None:
         self._process.check(f"{self._files.name}: this instance of consumer {self.name!r}")

@@ -14,7 +14,7 @@ from lithify.log.sort_places import SortPlaces
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.words import counted
 from lithify.store.driver import Driver
-from lithify.store.errors import LithifyError
+from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.short_repr import shortened
 
 __all__ = ["TopicConsumer", "came_later"]
@@ -73,8 +73,13 @@ class TopicConsumer:
         self._closed = False
 
     def __repr__(self) -> str:
-        consumer = self._consumers[self._numbers[0]]
-        return f"{type(self).__name__}({shortened(consumer.name, 60)!r}, {counted(len(self._numbers), 'partition')})"
+        closed = ", closed" if self._closed else ""
+        parts = counted(len(self._numbers), "partition")
+        return f"{type(self).__name__}({shortened(self._name, 60)!r}, {parts}{closed})"
+
+    @property
+    def _name(self) -> str:
+        return self._consumers[self._numbers[0]].name
 
     @property
     def positions(self) -> dict[int, int]:
@@ -109,7 +114,9 @@ class TopicConsumer:
         """Up to `max_records` items; if there are none, looks again until `timeout_ms` have passed. It looks at each
         partition at least once, however long the store takes to answer."""
         check_poll(timeout_ms, max_records)
-        self._process.check(f"this instance of consumer {self._consumers[self._numbers[0]].name!r}")
+        self._process.check(f"this instance of consumer {self._name!r}")
+        if self._closed:
+            raise InvalidRequest(f"consumer {self._name!r} is closed; open another one")
         patience, first = Patience(self._driver, timeout_ms), True
         while not self._closed:
             found = self._poll_each(max_records, None if first else patience)

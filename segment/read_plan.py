@@ -57,21 +57,44 @@ def parts_of(ref: SegmentRef, groups: Sequence[RowGroup]) -> tuple[Part, ...]:
 
 def planned(whole: ReadTask, parts: Parts, target_bytes: int) -> tuple[ReadTask, ...]:
     """Disjoint tasks that together read what `whole` does, each of about `target_bytes`; none if there is nothing to
-    read. In key order, or in offset order of their beginnings; those of one `log` that are split by keys come first."""
+    read. In key order; of a log in such an order that the records of each key come as their offsets do.
+
+    SUBTLE! 1. A small append, then one larger than a task. 2. The tasks of what is split by keys came first. 3. Who
+    wrote the log to another topic, task after task, gave the older values the larger offsets. Test:
+    tests/log/test_plan_properties.py
+    """
     if whole.view == "latest":
         return tuple(_by_key(whole, parts, target_bytes))
-    refs = set(_scattered(whole, target_bytes))
-    scattered = _of_segments(whole, lambda ref: ref.id in refs)
-    stretches = _of_segments(whole, lambda ref: ref.id not in refs)
-    in_order = {ref.id: parts[ref.id] for ref in stretches.segments if ref.order == "offset" and ref.id in parts}
-    return (*_by_key(scattered, parts, target_bytes), *_by_offset(stretches, in_order, target_bytes))
+    tasks: list[ReadTask] = []
+    for scattered, ids in _stages(whole, target_bytes):
+        stage = _of_segments(whole, lambda ref, ids=ids: ref.id in ids)
+        if scattered:
+            tasks += _by_key(stage, parts, target_bytes)
+        else:
+            in_order = {ref.id: parts[ref.id] for ref in stage.segments if ref.order == "offset" and ref.id in parts}
+            tasks += _by_offset(stage, in_order, target_bytes)
+    return tuple(tasks)
 
 
-def _scattered(task: ReadTask, target_bytes: int) -> Iterator[str]:
-    """The segments of a log in which offsets lie anywhere: to read a range of them is to read all. Appends in key order
-    that fit into a task are taken whole."""
-    yield from (ref.id for run in task.runs for ref in run.segments if ref.order == "key")
-    yield from (ref.id for ref in task.l0 if ref.order == "key" and ref.bytes > target_bytes)
+def _stages(task: ReadTask, target_bytes: int) -> Iterator[tuple[bool, set[str]]]:
+    """Segments of a log that are read one group after the other, each with offsets above those of the group before, and
+    whether offsets lie anywhere in them: then to read a range of offsets is to read all, and they are split by keys.
+    Appends in key order that fit into a task are taken whole."""
+    units = [(run.segments, any(ref.order == "key" for ref in run.segments)) for run in task.runs]
+    units += [((ref,), ref.order == "key" and ref.bytes > target_bytes) for ref in task.l0]
+    units.sort(key=lambda unit: min(ref.min_offset for ref in unit[0]))
+    stage: set[str] = set()
+    of_stage, end = False, -1
+    for segments, scattered in units:
+        overlaps = min(ref.min_offset for ref in segments) <= end
+        if stage and scattered != of_stage and not overlaps:
+            yield of_stage, stage
+            stage, of_stage = set(), scattered
+        of_stage = of_stage or scattered
+        stage |= {ref.id for ref in segments}
+        end = max(end, *(ref.max_offset for ref in segments))
+    if stage:
+        yield of_stage, stage
 
 
 def _of_segments(task: ReadTask, taken: Callable[[SegmentRef], bool]) -> ReadTask:

@@ -85,6 +85,9 @@ class Cold(Wrapped):
     def head(self, key: str) -> ObjectInfo | None:
         return self.asked(lambda: self._mounted(key, self.inner.head(key)))
 
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        return self.asked(lambda: self.inner.stamp(key))
+
     def list(self, prefix: str, token: str | None = None) -> Page:
         return self.asked(lambda: self.inner.list(prefix, token), more_s=_LISTING_S)
 

@@ -6,6 +6,7 @@ So a test can make any of them fail as a disk may (full, broken, read-only), and
 import ctypes
 import errno
 import os
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ __all__ = ["Disk", "Entry", "sync_folder"]
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
+_STATX_BTIME = 0x800
+_STATX_BYTES, _BTIME_AT = 256, 80  # of struct statx
+_NO_STATX = (errno.ENOSYS, errno.EPERM)  # of old systems; of containers that know no such call
 # Reduced by the umask. A private mode would hide the log from readers who are other users.
 _MODE = 0o666
 
@@ -51,6 +55,22 @@ class Disk:
 
     def stat_open(self, descriptor: int) -> os.stat_result:
         return os.fstat(descriptor)
+
+    def born_ns(self, path: Path) -> int | None:
+        """When the file was created in this filesystem, in nanoseconds since 1970: nobody can set that, and what is
+        done to the file later does not change it. None: the system or the filesystem does not say."""
+        call = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+        if call is None:
+            seconds = getattr(path.stat(), "st_birthtime", None)  # BSD, macOS
+            return None if seconds is None else int(seconds * 1e9)
+        found = ctypes.create_string_buffer(_STATX_BYTES)
+        if call(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, found) != 0:
+            number = ctypes.get_errno()
+            if number in _NO_STATX:
+                return None
+            raise OSError(number, os.strerror(number), str(path))
+        (mask,), (seconds, more_ns) = struct.unpack_from("=I", found), struct.unpack_from("=qI", found, _BTIME_AT)
+        return seconds * 1_000_000_000 + more_ns if mask & _STATX_BTIME and seconds > 0 else None
 
     def scan(self, folder: Path) -> list[Entry]:
         with os.scandir(folder) as entries:

@@ -82,8 +82,8 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
                 return tuple(store.folders(prefix))
             case Delete(keys, home):
                 return homes.store(home).delete(keys)
-            case OwnHome(home, key, claims):
-                return homes.own(home, key, claims=claims)
+            case OwnHome(home, key, claims, renews):
+                return homes.own(home, key, claims=claims, renews=renews)
             case Together(requests):
                 return tuple(store.side_by_side([partial(answer, each) for each in requests]))
             case Now():

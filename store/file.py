@@ -10,7 +10,7 @@ A name is visible before it is sure to survive a power cut. So code that relies 
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -142,6 +142,19 @@ class FileStore(Store):
             except NOT_THERE:
                 return None
         return ObjectInfo(key, found.st_size, _modified_ms(found)) if stat.S_ISREG(found.st_mode) else None
+
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        """When the file was born. Not its inode number, which many network filesystems assign anew when they are
+        mounted; nor its ctime, which `chmod -R` and `chown -R` change, as some do at each start of a container."""
+        path = self._path(key)
+        with explained(path):
+            try:
+                if not stat.S_ISREG(self._disk.stat(path).st_mode):
+                    return None
+                born_ns = self._disk.born_ns(path)
+            except NOT_THERE:
+                return None
+        return {} if born_ns is None else {"born_ns": str(born_ns)}
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of 1,000 in key order; the token is the page's last key."""

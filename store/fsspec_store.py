@@ -37,6 +37,8 @@ _PUBLIC_OPTIONS = frozenset({"project", "account_name", "host", "port", "default
 _MODIFIED_FIELDS = ("mtime", "last_modified", "LastModified", "updated", "modified", "created")
 _PROBE_ROUNDS = 16
 _CONDITIONAL = frozenset({"gs", "gcs", "abfs", "abfss", "az"})  # If-None-Match, ifGenerationMatch=0
+_GENERATION, _CREATED = "generation", "creation_time"
+_STAMPS = {"gs": _GENERATION, "gcs": _GENERATION, "abfs": _CREATED, "abfss": _CREATED, "az": _CREATED}
 _CLOCK_KEPT_MS = 60_000
 _SETTINGS = {"use_listings_cache": False, "skip_instance_cache": True}
 
@@ -167,6 +169,22 @@ class FsspecStore(Store):
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return ObjectInfo(key, found["size"], _modified_ms(found)) if found["type"] == "file" else None
+
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        """Of the filesystems in which a log can be kept. They are asked for what their service assigns; an ETag may be
+        a checksum, and a time may be what a client has sent."""
+        field = _STAMPS.get(self._url.partition("://")[0])
+        if field is None:
+            return {}
+        path = self._path(key)
+        with self._explained(key):
+            try:
+                value = self._filesystem().info(path).get(field)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        if isinstance(value, datetime):
+            value = int(value.timestamp() * 1000)  # however a library's release writes it
+        return {field: str(value)} if value else {}
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """Everything under `prefix` as one page: fsspec cannot list by pages."""

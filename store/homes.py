@@ -93,10 +93,14 @@ class Homes:
         for store in self._stores.values():
             store.close()
 
-    def own(self, home: str, key: str, *, claims: bool) -> None:
+    def own(self, home: str, key: str, *, claims: bool, renews: bool) -> None:
         """As the request OwnHome."""
-        if physical(home) != HERE:
-            (claim_home if claims else require_owner)(self.store(home), key, self.here.url)
+        if physical(home) == HERE:
+            return
+        if claims:
+            claim_home(self.store(home), key, self.here)
+        else:
+            require_owner(self.store(home), key, self.here, renews=renews)
 
     def __iter__(self) -> Iterator[tuple[str, Store]]:
         """Pairs of home and store, of those that are open."""

@@ -1,10 +1,10 @@
 """Objects in this process's memory: for tests, the demo, and as the simplest form of the contract."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lithify.store.driver import Clock, machine_ms
+from lithify.store.driver import Clock, machine_ms, new_id
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.paths import check_key, check_prefix, check_range
@@ -23,6 +23,7 @@ class MemoryStore(Store):
         self._clock = clock or machine_ms
         self._objects: dict[str, Object] = {}
         self._lock = OwnLock()
+        self._nonce = new_id()  # no other store's
 
     def __repr__(self) -> str:
         return f"MemoryStore({self.url!r})"
@@ -68,6 +69,9 @@ class MemoryStore(Store):
     def head(self, key: str) -> ObjectInfo | None:
         found = self.get(key)
         return found and ObjectInfo(key, len(found.body), found.modified_ms)
+
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        return {"store": self._nonce} if self.get(key) else None
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         check_prefix(prefix)

@@ -117,6 +117,11 @@ class Metered(Wrapped):
         with _Timed(self, "heads"):
             return self.inner.head(key)
 
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        self._count(heads=1)
+        with _Timed(self, "heads"):
+            return self.inner.stamp(key)
+
     def list(self, prefix: str, token: str | None = None) -> Page:
         self._count(lists=1)
         with _Timed(self, "lists"):

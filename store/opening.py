@@ -84,7 +84,10 @@ def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         # The URL is not shown: the part before an '@' may be a secret.
-        raise InvalidRequest("an S3 URL must be s3://bucket/prefix; put credentials into the storage options")
+        raise InvalidRequest(
+            "an S3 URL must be s3://bucket/prefix, where the bucket has a valid name, of 3 characters or more; put "
+            "credentials into the storage options"
+        )
     if "?" in prefix or "#" in prefix:
         raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; put settings into the storage options")
     return S3Store(bucket, prefix, dict(options or {}))

@@ -117,14 +117,17 @@ class Get(Request[Object | None], msgspec.Struct, frozen=True):
 class OwnHome(Request[None], msgspec.Struct, frozen=True):
     """Make sure that the segments of a topic in another home are this warehouse's: the object `key` says whose they
     are. `claims`: the home was not used before, so there may be no such object; the first warehouse that asks has them.
+    `renews`: something will be written there, so an object of an earlier lithify, by which a copy of this warehouse
+    would be the owner, too, is replaced (docs/rfcs/0032).
 
-    Raises InvalidRequest if they are another warehouse's; Unavailable if the home does not answer, or was used before
-    and has no such object, as if it were not mounted. What is in the warehouse's own place is its own, and that costs
-    nothing (docs/rfcs/0031)."""
+    Raises InvalidRequest if they are another warehouse's, or if this one is a copy; Unavailable if the home does not
+    answer, or was used before and has no such object, as if it were not mounted. What is in the warehouse's own place
+    is its own, and that costs nothing (docs/rfcs/0031)."""
 
     home: str
     key: str
     claims: bool = False
+    renews: bool = False
 
 
 class Put(Request[None], msgspec.Struct, frozen=True):
@@ -337,6 +340,12 @@ class Store(Protocol):
     def once(self) -> "Store":
         """The same place, for what is read once: past a cache on disk."""
         return self
+
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        """What the store itself noted of the object when it was stored, and a copy of it does not get: by kind. None:
+        there is no such object. Empty, and asks nothing: this store notes nothing of which that is sure. Nothing that
+        is done to an object without storing it anew may change it (docs/rfcs/0032)."""
+        return {}
 
     def distrust(self, key: str) -> None:
         """What was read of the object is not what was written there: if a copy was kept, forget it."""

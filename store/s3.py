@@ -166,18 +166,28 @@ class S3Store(Store):
         return S3Output(self.bulk_client(), target, self._where(key), self._additional, self._repeats, size, put)
 
     def head(self, key: str) -> ObjectInfo | None:
+        found = self._look(key)
+        return found and ObjectInfo(key, found.size, found.modified_ms)
+
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        """No client can choose either. The time is in whole seconds; the version's name is unique."""
+        found = self._look(key)
+        if found is None:
+            return None
+        return {"modified_ms": str(found.modified_ms)} | ({"version": found.version} if found.version else {})
+
+    def _look(self, key: str) -> Range | None:
         """By a GET of the first byte: a reply to HEAD has no body, so a proxy's 404 would look like S3's own."""
         target = self._target(key)
         try:
-            first = self._repeats.of_bulk(lambda: self._range(target, 0, 1))
+            return self._repeats.of_bulk(lambda: self._range(target, 0, 1))
         except FAILURES as error:
             if error_code(error) == _ABSENT:
                 return None
             if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
             found = self.get(key)  # it may be empty
-            return ObjectInfo(key, len(found.body), found.modified_ms) if found is not None else None
-        return ObjectInfo(key, first.size, first.modified_ms)
+            return Range(b"", len(found.body), found.modified_ms or 0) if found is not None else None
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of up to 1,000 keys, in the store's order (S3 Express: none)."""

@@ -39,6 +39,12 @@ _BULK_READ_TIMEOUT_S = 60
 _HASTY_TIMEOUTS_S = {"connect_timeout": 2, "read_timeout": 5}
 
 
+def _in_proxies(config: Any) -> bool:
+    """Whether a proxy's user is there: botocore takes it without a scheme, too. "user:password@proxy:3128"."""
+    proxies = config.get("proxies") if isinstance(config, Mapping) else None
+    return isinstance(proxies, Mapping) and any("@" in str(value) for value in proxies.values())
+
+
 class S3Options:
     """Checked options. They hold secrets, so they are never shown and never leave the process."""
 
@@ -50,7 +56,8 @@ class S3Options:
         for name, known in (("client_kwargs", _KNOWN_CLIENT), ("s3_additional_kwargs", _KNOWN_ADDITIONAL)):
             _refuse_unknown(f"{name} entry", _mapping(given, name), known)
         for name in ("client_kwargs", "config_kwargs", "endpoint_url"):
-            if _CREDENTIALS_IN_URL.search(str(given.get(name, ""))):
+            held = given.get(name, "")
+            if _CREDENTIALS_IN_URL.search(str(held)) or _in_proxies(held):
                 raise InvalidRequest(
                     f"storage option {name} holds a URL with a user or password in it: give them as 'key' and "
                     "'secret', or in the environment (HTTPS_PROXY)"

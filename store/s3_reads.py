@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lithify.store.s3_replies import NotFromS3, marked
 
-__all__ = ["Range", "modified_ms", "read_range"]
+__all__ = ["Range", "modified_ms", "read_range", "version"]
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
@@ -15,6 +15,7 @@ class Range(NamedTuple):
     body: bytes  # as requested, or shorter if the object ends
     size: int  # bytes of the whole object
     modified_ms: int
+    version: str = ""  # the store's name for this version of the object; "": it keeps none
 
 
 def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: int) -> Range:
@@ -32,16 +33,22 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
     if short and (body or length > 1) and not marked(reply):
         raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for by {asked!r}")
     if told is None:  # the server ignored the range
-        return Range(body[start : start + length], len(body), modified_ms(reply))
+        return Range(body[start : start + length], len(body), modified_ms(reply), version(reply))
     size = _size(told, start, len(body), length)
     if size is None:
         raise NotFromS3(reply, f"that has {len(body)} bytes labelled {told[:60]!r}, not {asked!r}")
-    return Range(body, size, modified_ms(reply))
+    return Range(body, size, modified_ms(reply), version(reply))
 
 
 def modified_ms(reply: Mapping[str, Any]) -> int:
     """In whole seconds, as in HTTP: only Ceph's listings have milliseconds, and an object must have one time."""
     return int(reply["LastModified"].timestamp()) * 1000
+
+
+def version(reply: Mapping[str, Any]) -> str:
+    """Objects from before a bucket had versions are called "null" since it has some."""
+    found = str(reply.get("VersionId", ""))
+    return "" if found == "null" else found
 
 
 def _size(told: str, start: int, received: int, asked: int) -> int | None:

@@ -87,6 +87,9 @@ class Wrapped(Store):
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self.inner.side_by_side(calls)
 
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        return self.inner.stamp(key)
+
     def distrust(self, key: str) -> None:
         self.inner.distrust(key)
 

@@ -89,6 +89,9 @@ class FaultyStore(Store):
     def head(self, key: str) -> ObjectInfo | None:
         return self.inner.head(key)
 
+    def stamp(self, key: str) -> Mapping[str, str] | None:
+        return self.inner.stamp(key)
+
     def list(self, prefix: str, token: str | None = None) -> Page:
         return self.inner.list(prefix, token)
 

@@ -86,7 +86,7 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
     not."""
     if url == "-":
         if is_parquet(url, given):
-            raise InvalidRequest("Parquet needs random access, which standard input has not; write it to a file first")
+            raise InvalidRequest("Parquet cannot be read from a pipe: write it to a file first")
         if format_of(url, given) != "json" and arrives(sys.stdin.buffer):
             with waking(sys.stdin.buffer) as file:
                 yield Source(file, "standard input")
@@ -101,7 +101,7 @@ def open_source(url: str, options: Mapping[str, Any], given: str | None = None) 
             piped = is_pipe(system, path)
             if piped and is_parquet(url, given):
                 raise InvalidRequest(
-                    f"{shown(url)} is a pipe, but Parquet needs random access; write it to a file first"
+                    f"{shown(url)} is a pipe, and Parquet cannot be read from one: write it to a file first"
                 )
             _say_that_it_waits(path, shown(url), piped=piped)
             # fsspec would seek in a pipe.

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from lithify.cli.records.bulk import file_system
 from lithify.cli.records.explained import explained_target
 from lithify.cli.records.formats import parquet_name
-from lithify.cli.records.parts import Where, check_travels, in_parts, where_to_work
+from lithify.cli.records.parts import Where, check_travels, in_parts, travelling, where_to_work
 from lithify.cli.records.sinks import open_sink
 from lithify.log.read_task import read_task
 from lithify.log.topic import Topic
@@ -51,7 +51,7 @@ def export_folder(
     if where.engine == "spark":
         spec = homes.spec(homes_needed(tasks))
         check_travels(spec)
-        part = functools.partial(_on_worker, tasks, spec, target, dict(options))
+        part = functools.partial(_on_worker, tasks, spec, target, travelling(target, options))
     else:
         part = functools.partial(_written, tasks, homes, target, dict(options))
     rows = sum(msgspec.json.decode(reply, type=int) for reply in in_parts(part, len(tasks), where))

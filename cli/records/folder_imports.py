@@ -7,6 +7,7 @@ folder that is imported again appends nothing.
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from lithify.cli.records.explained import explained
 from lithify.cli.records.formats import is_parquet
 from lithify.cli.records.identity import mark_of, name_end, place_of
 from lithify.cli.records.import_entries import look_at
-from lithify.cli.records.parts import Where, check_travels, in_parts, where_to_work
+from lithify.cli.records.parts import Where, check_travels, in_parts, travelling, where_to_work
 from lithify.log.topic import Topic
 from lithify.log.upload import UploadTask
 from lithify.manifest.model import SegmentRef
@@ -95,12 +96,14 @@ def import_folder(
         return FolderImport(source_id, len(folder.files), {})
     if given is None:
         _check_unchanged(topic, folder, known, url)
-    placing = Placing(WriteOptions(common), (), spec, new_id(), count, topic.topic_id)
+    where = where_to_work(where, sum(folder.sizes))
+    carried = travelling(url, options) if where.engine == "spark" else dict(options)
+    placing = Placing(WriteOptions(replace(common, storage_options={})), (), spec, new_id(), count, topic.topic_id)
     parts = cut(folder.sizes)
-    part = functools.partial(_written, placing, folder.files, parts, dict(options))
-    replies = in_parts(part, len(parts), where_to_work(where, sum(folder.sizes)))
+    part = functools.partial(_written, placing, folder.files, parts, carried)
+    replies = in_parts(part, len(parts), where)
     messages = [Written(count, msgspec.json.decode(reply, type=_Segments)) for reply in replies]
-    commit(placing.options, messages, (f"import {source_id}", _VERSION))
+    commit(WriteOptions(common), messages, (f"import {source_id}", _VERSION))
     appended = {
         number: sum(ref.rows for message in messages for _, ref in message.segments.get(number, ()))
         for number in range(count)

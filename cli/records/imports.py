@@ -76,6 +76,8 @@ class Import:
         self._given = given
         self.offsets: dict[int, range] = {}  # from the first to the last offset of this run, by partition
         self.appended = self.already_there = self._unknown = 0
+        self._tried: int | None = None  # the first row of a batch that raised
+        self._settled: set[int] = set()  # partitions whose part of it is in
         self._topic = topic
         self._partition = partition
         self._new = new
@@ -199,7 +201,10 @@ class Import:
 
     def append(self, records: Any, first: int, *, last: bool) -> None:
         """Append a batch: rows from `first` on, directly after those of the batch before. `last`: the source ends with
-        it. Requires: no earlier batch raised."""
+        it. Requires: if a batch raised, it was Unavailable or CommitUnknown, and the same batch is given again."""
+        if self._tried != first:
+            self._tried = first
+            self._settled.clear()
         table = self._topic.prepare(records, first=first)
         rows = np.arange(first, first + table.num_rows)
         keys = table.column("key").chunk(0)
@@ -219,9 +224,12 @@ class Import:
             # part fails. 3. The entry is forgotten at the limit, since it has "ended", and the rows are appended again.
             # Test: tests/cli/test_imports.py
             final = last and number == numbers[-1]
-            self._append_to(number, table, rows[places == number], first, last=final)
+            if number not in self._settled:
+                self._append_to(number, table, rows[places == number], first, last=final)
+                self._settled.add(number)
             self._check_readings_again()
         self._done_to = first + table.num_rows - 1
+        self._tried = None
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The partition of each row. It must not depend on how the source is cut into batches."""
@@ -234,12 +242,15 @@ class Import:
     def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
         """Append the missing ones of the rows `mine`, which are all rows of this batch for a partition."""
         end = first + table.num_rows - 1
+        unknown = self._unknown  # how many of them an earlier attempt may have appended
         while True:
             reach = self._reach(number)
             self._check_order(number, mine, reach)
             missing = mine[mine > reach.version]
             if not len(missing):
-                self.already_there += len(mine)
+                self.appended += unknown
+                self.already_there += len(mine) - unknown
+                self._unknown = 0
                 return
             part = table.take(from_longs(missing - first)).combine_chunks()
             last = last and self._made
@@ -256,7 +267,7 @@ class Import:
             except CommitUnknown:
                 raise
             except LithifyError as error:
-                self._unknown = 0
+                self._unknown = unknown
                 if isinstance(error, InvalidRequest) and reach != Reach():
                     with contextlib.suppress(LithifyError):
                         self._forgotten = self._look(number) == Reach()

@@ -5,8 +5,9 @@ besides is pickled with the function, so nothing secret may be in it.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -14,13 +15,15 @@ import pyarrow as pa
 from lithify.manifest.words import counted
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.opening import open_store
 from lithify.store.port import StoreSpec
+from lithify.store.s3_options import SECRET_OPTIONS
 from lithify.work.pays import spark_pays
 from lithify.work.spark_conf import is_connect, parse_spark_conf
 from lithify.work.spark_errors import explain
 from lithify.work.spark_session import close_remote, close_session, open_session, prepare
 
-__all__ = ["Where", "check_travels", "in_parts", "where_to_work"]
+__all__ = ["Where", "check_travels", "in_parts", "travelling", "where_to_work"]
 
 _LOCAL = "local[*]"
 
@@ -52,15 +55,33 @@ def where_to_work(where: Where, size: int) -> Where:
     return where._replace(engine="spark" if where.master or spark_pays(size) else "local")
 
 
+def travelling(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with which workers open `url`: nothing secret, and where requests go is said, so that a worker's own
+    variables do not decide it. Raises InvalidRequest if there is something secret."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("s3", "s3a"):
+        if options:
+            check_travels(open_store(url, options).spec())
+        return dict(options)
+    if secret := sorted(SECRET_OPTIONS & options.keys()):
+        raise _secret(secret)
+    with closing(open_store(f"s3://{rest.partition('/')[0]}", options)) as store:
+        return dict(store.spec().options)
+
+
 def check_travels(spec: StoreSpec) -> None:
     """Raises InvalidRequest unless workers can open this store with what is pickled for them."""
     if spec.url.startswith("memory:"):
         raise InvalidRequest("memory:// lies in this process, and Spark's workers are others: use --engine local")
     if spec.withheld or spec.credentials_file is not None:
-        raise InvalidRequest(
-            f"the storage options {', '.join(spec.withheld)} may be secret, and do not travel to Spark's workers: give "
-            "credentials as environment variables, or use --engine local"
-        )
+        raise _secret(spec.withheld)
+
+
+def _secret(names: Iterable[str]) -> InvalidRequest:
+    return InvalidRequest(
+        f"the storage options {', '.join(names)} may be secret, and do not travel to Spark's workers: give credentials "
+        "as environment variables, or use --engine local"
+    )
 
 
 def in_parts(part: Part, count: int, where: Where) -> list[bytes]:

@@ -6,17 +6,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 
 import lithify as product
 from lithify.cli.records import folder_imports
 from lithify.cli.records.folder_imports import cut
-from lithify.cli.records.parts import Where, check_travels, where_to_work
+from lithify.cli.records.parts import Where, check_travels, travelling, where_to_work
 from lithify.log.partition import Partition
-from lithify.store.errors import CommitUnknown, InvalidRequest
+from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import StoreSpec
 from lithify.testing.server import S3Server
 from lithify.work.pays import ON_SPARK_FROM_BYTES
-from tests.cli.conftest import Lithify
+from tests.cli.conftest import Lithify, lines
 
 KEPT = ("--config", "cleanup.policy=compact")
 
@@ -219,9 +220,49 @@ def test_spark_does_it_from_a_gibibyte_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_nothing_secret_travels() -> None:
     with pytest.raises(InvalidRequest, match="may be secret"):
-        check_travels(StoreSpec(url="s3://bucket", withheld=("key", "secret")))
+        check_travels(StoreSpec(url="abfs://c@a", withheld=("account_key",)))
+    with pytest.raises(InvalidRequest, match="key, secret may be secret"):
+        travelling("s3://bucket/out/", {"key": "a", "secret": "b"})
     with pytest.raises(InvalidRequest, match="--engine local"):
         check_travels(StoreSpec(url="memory://x"))
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What Spark's workers would be given. Nothing is done there."""
+    seen: list[bytes] = []
+
+    def on_spark(part: Any, _count: int, _where: Where) -> Any:
+        seen.append(cloudpickle.dumps(part))
+        raise Unavailable("nobody is there")
+
+    monkeypatch.setattr("lithify.cli.records.parts._on_spark", on_spark)
+    return seen
+
+
+@pytest.mark.parametrize("verb", ["export", "append"])
+def test_workers_are_told_where_requests_go_and_nothing_secret(
+    lithify_s3: S3Server, monkeypatch: pytest.MonkeyPatch, carried: list[bytes], verb: str
+) -> None:
+    """Whatever says it here: an option, or a variable that the workers do not have. Else they would ask Amazon."""
+    url, secret = f"s3://{lithify_s3.create_bucket()}", "hush-" * 5
+    options = {"key": "k", "secret": secret, "endpoint_url": lithify_s3.endpoint_url}
+    flags = [word for name, value in options.items() for word in ("--storage-option", f"{name}={value}")]
+    for name, value in (lithify_s3.env | {"AWS_SECRET_ACCESS_KEY": secret}).items():
+        monkeypatch.setenv(name, value)
+    by_variables = Lithify(f"{url}/w")
+    by_variables.ok("topic", "create", "t")
+    by_variables.ok("append", "t", input=lines({"key": "a", "value": "1"}))
+    by_variables.ok("export", "t", "--to", f"{url}/in/", "--engine", "local")
+    words = ("export", "t", "--to", f"{url}/out/") if verb == "export" else ("append", "t", "--from", f"{url}/in/")
+    on_spark = ("--engine", "spark", "--master", "spark://head:7077")
+    by_variables.refused(*words, *on_spark, code=7, saying="nobody is there")
+    (sent,) = carried
+    assert sent.count(b"endpoint_url") == 2  # of the warehouse, and of the folder
+    assert lithify_s3.endpoint_url.encode() in sent
+    assert secret.encode() not in sent
+    Lithify(f"{url}/w", *flags).refused(*words, *on_spark, code=2, saying="key, secret may be secret")
+    assert carried == [sent]
 
 
 def test_files_are_cut_into_even_parts() -> None:

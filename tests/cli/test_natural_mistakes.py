@@ -160,3 +160,11 @@ def test_explain_says_what_comes_next_in_plain_words(lithify: Lithify) -> None:
     assert lithify.ok("compaction", "explain", "users").startswith("users/0: start a job: clean dirty records: ")
     lithify.ok("compaction", "submit", "users", "--full")
     assert lithify.ok("compaction", "explain", "users").startswith("users/0: decide on a request: ")
+
+
+def test_a_value_given_twice_is_refused_and_a_setting_is_overridden(lithify: Lithify) -> None:
+    """A container's arguments come after those of its image."""
+    lithify.ok("topic", "create", "users")
+    twice = ("--format", "csv", "--key-column", "a", "--key-column", "b")
+    lithify.refused("append", "users", *twice, input="a,b\n1,2\n", code=2, saying="--key-column takes one value")
+    lithify.ok("compactor", "run", "--once", "--engine", "spark", "--engine", "local")

@@ -199,7 +199,7 @@ def test_an_unknown_extension_is_refused(users: Lithify, tmp_path: Path) -> None
         assert not (tmp_path / name).exists()
     users.ok("export", "users", "--to", str(tmp_path / "out.txt"), "--format", "json")
     users.ok("append", "users", "--from", str(tmp_path / "out.txt"), "--format", "json")
-    users.refused("append", "users", "--format", "parquet", code=2, saying="Parquet needs random access")
+    users.refused("append", "users", "--format", "parquet", code=2, saying="Parquet cannot be read from a pipe")
     users.refused("export", "users", "--to", "-", "--format", "parquet", code=2, saying="name a file")
 
 
@@ -228,7 +228,7 @@ def test_lines_with_a_delimiter_as_of_kcat(users: Lithify) -> None:
         *[("a", "one:two"), (None, "plain"), ("", "x"), ("b", "")],
     ]  # fmt: skip
     users.refused("append", "users", "-K:", "--format", "csv", code=2, saying="leave out columns and --format")
-    users.refused("append", "users", "-K", "", code=2, saying="-K names what is between")
+    users.refused("append", "users", "-K", "", code=2, saying="-K needs what is between")
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_a_pipe_is_read_as_it_comes(users: Lithify, tmp_path: Path, name: str) -
 def test_parquet_is_not_read_from_a_pipe(users: Lithify, tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     os.mkfifo(path)
-    users.refused("append", "users", "--from", str(path), code=2, saying="is a pipe, but Parquet needs random access")
+    users.refused("append", "users", "--from", str(path), code=2, saying="is a pipe, and Parquet cannot be read")
 
 
 def test_more_passed_over_than_there_is_says_how_much_there_was(users: Lithify, tmp_path: Path) -> None:

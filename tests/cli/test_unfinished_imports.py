@@ -39,8 +39,8 @@ class Job:
 
     def __call__(self, text: list[str], *flags: str) -> tuple[int, str]:
         self.path.write_text("".join(text))
-        words = ("append", "users", "--from", str(self.path), "--batch-size", "5")
-        told = self.lithify(*words, *flags)
+        size = () if "--batch-size" in flags else ("--batch-size", "5")
+        told = self.lithify("append", "users", "--from", str(self.path), *size, *flags)
         return told.exit_code, told.stdout + told.stderr
 
     def stops(self, *flags: str) -> None:

@@ -51,6 +51,9 @@ class Place:
     def restore(self) -> None:
         shutil.rmtree(self._folder / "both")
         shutil.copytree(self._folder / "kept", self._folder / "both")
+        if list(self.cold.rglob("home.json")):
+            with lithify.open(str(self.warehouse)) as warehouse:
+                lithify.Admin(warehouse).adopt_home("users")
 
     def compact(self) -> lithify.MaintenanceReport:
         with lithify.open(str(self.warehouse)) as warehouse:

@@ -60,7 +60,7 @@ def warehouse(cold: MemoryStore, clock: HandClock) -> Warehouse:
     found = opened.store.get(files.keys.segment(old))
     assert found is not None
     cold.put(files.keys.segment(new), found.body)
-    claim_home(cold, files.keys.owner, opened.url)
+    claim_home(cold, files.keys.owner, opened.store)
     opened.driver.run(files.manifest.commit(Move(new)))
     return opened
 

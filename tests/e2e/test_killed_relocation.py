@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lithify.store.file import FileStore
+from lithify.store.memory import MemoryStore
 from lithify.store.owners import adopt_home, owner_key
 from tests.e2e.mortal_homes import Place, killed_at, named
 
@@ -68,7 +69,7 @@ def test_a_job_that_is_resumed_asks_again_whose_the_home_is(place: Place, become
     if becomes == "unmounted":
         cold.delete([owner])
     else:
-        adopt_home(cold, owner, "s3://another/warehouse")
+        adopt_home(cold, owner, MemoryStore("another"), "1")
     (job,) = [job for job in place.compact().jobs if job.kind == "relocate"]
     assert job.error is not None
     assert (job.status, job.error.category) == ("failed", "unavailable" if becomes == "unmounted" else "invalid")

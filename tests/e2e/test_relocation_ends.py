@@ -89,10 +89,10 @@ class Shut(Homes):
 
     error: LithifyError | None = None
 
-    def own(self, home: str, key: str, *, claims: bool) -> None:
+    def own(self, home: str, key: str, *, claims: bool, renews: bool) -> None:
         if self.error is not None and home != HERE:
             raise self.error
-        super().own(home, key, claims=claims)
+        super().own(home, key, claims=claims, renews=renews)
 
 
 @pytest.mark.parametrize(

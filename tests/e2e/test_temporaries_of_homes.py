@@ -88,7 +88,7 @@ def test_a_copy_of_the_warehouse_removes_nothing_there(warehouse: Warehouse, tmp
 
 def test_a_folder_that_two_warehouses_share_is_left_alone(warehouse: Warehouse, disk: Path, stale: Path) -> None:
     """A file's name does not say whose it is."""
-    claim_home(FileStore(disk), owner_key("others", "0123456789abcdef"), "file:///another")
+    claim_home(FileStore(disk), owner_key("others", "0123456789abcdef"), MemoryStore("another"))
     assert lithify.Collector(warehouse).run_once(sweep=True).temporaries == 0
     assert stale.exists()
 
@@ -113,8 +113,8 @@ def upload(topic: str) -> str:
 
 def test_of_a_bucket_that_two_warehouses_share_our_uploads_are_removed() -> None:
     bucket, here = Uploads(upload("mine"), upload("others"), upload("nobodys"), "export.csv"), MemoryStore()
-    claim_home(bucket, owner_key_beside(upload("mine")), here.url)
-    claim_home(bucket, owner_key_beside(upload("others")), "s3://another")
+    claim_home(bucket, owner_key_beside(upload("mine")), here)
+    claim_home(bucket, owner_key_beside(upload("others")), MemoryStore("another"))
     homes = Homes({HERE: here, "s3://shared": bucket})
     assert remove_stale_temporaries(homes, dry_run=True).removed == 1
     assert len(bucket.uploads) == 4
@@ -122,21 +122,32 @@ def test_of_a_bucket_that_two_warehouses_share_our_uploads_are_removed() -> None
     assert bucket.uploads == [upload("others"), upload("nobodys"), "export.csv"]
 
 
+def test_a_copy_of_the_same_url_removes_no_uploads() -> None:
+    bucket, original, copy = Uploads(upload("mine")), MemoryStore(), MemoryStore()
+    claim_home(bucket, owner_key_beside(upload("mine")), original)
+    for found in original.list("").objects:
+        copy.put(found.key, b"copied")
+    assert remove_stale_temporaries(Homes({HERE: copy, "s3://shared": bucket})).removed == 0
+    assert remove_stale_temporaries(Homes({HERE: original, "s3://shared": bucket})).removed == 1
+
+
 class Silent(MemoryStore):
     def remove_stale_temporaries(self, ours: Callable[[str], bool], *, dry_run: bool = False) -> int:
         raise Unavailable("no answer")
 
 
-def full() -> Uploads:
-    """Two uploads, ours."""
+def full(here: MemoryStore | None = None) -> Uploads:
+    """Two uploads of the warehouse in `here`; None: in itself."""
     found = Uploads(upload("a"), upload("b"))
     for key in found.uploads:
-        claim_home(found, owner_key_beside(key), found.url)
+        claim_home(found, owner_key_beside(key), here or found)
     return found
 
 
 def test_the_first_fault_is_told_and_the_others_are_counted() -> None:
-    found = remove_stale_temporaries(Homes({HERE: full(), "one": Silent(), "two": full(), "class:STANDARD_IA": full()}))
+    here = full()
+    homes = Homes({HERE: here, "one": Silent(), "two": full(here), "class:STANDARD_IA": full()})
+    found = remove_stale_temporaries(homes)
     assert found.removed == 4, "a storage class is in the warehouse's own bucket"
     assert found.fault is not None
     assert found.fault.message == "no answer"

@@ -122,7 +122,9 @@ def test_only_commit_commits_where_it_was_asked_for(part: Partition, clock: Hand
         assert stored(part) == consumer.committed == 3
         assert shown(consumer.poll()) == [3]
     assert stored(part) == 3
-    assert consumer.poll() == []
+    assert repr(consumer).endswith("closed)")
+    with pytest.raises(InvalidRequest, match="closed; open another one"):
+        consumer.poll()
     with pytest.raises(StopIteration):
         next(consumer)
 

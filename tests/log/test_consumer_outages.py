@@ -10,7 +10,7 @@ from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
-from lithify.store.errors import CommitUnknown, Unavailable
+from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Pause
 from lithify.testing.faults import Fault, FaultyStore
@@ -76,7 +76,8 @@ def test_closing_again_commits(clock: HandClock, faults: list[Fault]) -> None:
     with pytest.raises((Unavailable, CommitUnknown)):
         consumer.close()
     store.deliver()
-    assert consumer.poll() == []
+    with pytest.raises(InvalidRequest, match="closed; open another one"):
+        consumer.poll()
     consumer.close()
     assert stored(part) == 3
 

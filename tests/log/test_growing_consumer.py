@@ -68,10 +68,10 @@ def test_who_was_away_when_the_topic_grew_begins_at_the_first_record(clock: Hand
     assert [item for item in polled(later) if item[0]] == [(1, 0), (2, 0)]
     named = elsewhere.consumer("d", [2], auto_offset_reset="latest")
     assert polled(named) == []  # a new name, to which no partition is an added one
-    named.close()
     grow(topic, 4)
     clock.now_ms += TEN_SECONDS_MS
     assert polled(named) == []  # it was given its partitions
+    named.close()
     assert polled(elsewhere.consumer("d", [3], auto_offset_reset="latest")) == [(3, 0)]
 
 

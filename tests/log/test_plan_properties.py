@@ -1,5 +1,6 @@
 """Plans against `scan` and `read`: over random logs and bounds the tasks give exactly what these show (RFC 0021)."""
 
+import random
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from lithify.store.driver import Driver
 from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
 from tests.log.compaction import compact, files_of, raise_floor
-from tests.log.planned import in_any_order, named, union, within
+from tests.log.planned import Row, in_any_order, named, union, within
 
 KEYS = [None, b"", b"\0", b"a", b"a\0", b"b", b"k" * 40, b"k" * 40 + b"x", b"\xff" * 33]
 KEYS += [b"%03d" % number for number in range(8)]
@@ -31,7 +32,12 @@ RECORD = st.builds(
     st.sampled_from([(), (("h", b"1"),), (("h", None), ("i", b""))]),
 )
 APPEND = st.lists(RECORD, min_size=1, max_size=12)
-STEP = APPEND | APPEND | APPEND | st.tuples(st.sampled_from(["merge", "floor", "other order"]), st.integers(0, 1_000))
+STEP = (
+    APPEND
+    | APPEND
+    | APPEND
+    | st.tuples(st.sampled_from(["merge", "floor", "other order", "bulk"]), st.integers(0, 1_000))
+)
 
 
 def sized(record: Record) -> Record:
@@ -60,7 +66,10 @@ def played(steps: list[Any], policy: str) -> tuple[Warehouse, Partition]:
             continue
         what, number = step
         end = part.describe().next_offset
-        if what == "floor":
+        if what == "bulk":  # larger than a small task
+            bodies = random.Random(number)
+            part.append([Record(key, bodies.randbytes(400), 1) for key in KEYS if key is not None])
+        elif what == "floor":
             raise_floor(warehouse, number * end // 4_000)
         elif end:
             known = [unit.id for unit in units(warehouse.driver.run(files_of(warehouse, "t").head()))]
@@ -72,6 +81,15 @@ def played(steps: list[Any], policy: str) -> tuple[Warehouse, Partition]:
 
 def keyed(record: Record) -> Record:
     return record if record.key is not None else Record(b"none", record.value, record.timestamp_ms, record.headers)
+
+
+def assert_each_key_in_order(found: list[Row]) -> None:
+    """Whoever writes the tasks' records elsewhere, one task after the other, leaves the same latest of each key."""
+    latest: dict[bytes, int] = {}
+    for row in found if found and {"key", "offset"} <= found[0].keys() else ():
+        if row["key"] is not None:
+            assert latest.get(row["key"], -1) < row["offset"]
+            latest[row["key"]] = row["offset"]
 
 
 @st.composite
@@ -110,6 +128,7 @@ def test_the_tasks_give_what_scan_and_read_show(
         tasks = snapshot.plan(view="log", ordered=ordered, **asked)
         found = union(tasks, warehouse.store)
         assert in_any_order(found) == in_any_order(named(stored, asked["columns"]))
+        assert_each_key_in_order(found)
         if ordered and (asked["columns"] is None or "offset" in asked["columns"]):
             for task in tasks:
                 offsets = [row["offset"] for row in union([task], warehouse.store)]

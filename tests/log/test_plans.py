@@ -101,6 +101,21 @@ def test_several_tasks_are_a_multiple_of_four_so_that_cores_share_them_evenly(st
     assert target <= TARGET_BYTES
 
 
+def test_a_large_append_is_read_after_the_small_ones_before_it(warehouse: Warehouse) -> None:
+    """Before, it came first: who copied the log made the older values the latest."""
+    with small_pieces(100, 0):
+        part = warehouse.create_topic("t", config=COMPACTED).partition(0)
+        for rows in (100, 100, 4_000, 100, 4_000, 4_000, 100):
+            filled(part, rows, rows)
+        tasks = part.snapshot().plan(view="log", target_bytes=20_000)
+        assert len(tasks) > 20
+        latest: dict[bytes, int] = {}
+        for row in union(tasks, warehouse.store):
+            assert latest.get(row["key"], -1) < row["offset"]
+            latest[row["key"]] = row["offset"]
+        assert len(latest) == 4_000
+
+
 def test_nothing_to_read_is_no_task(warehouse: Warehouse) -> None:
     part = warehouse.create_topic("t", config=COMPACTED).partition(0)
     assert part.snapshot().plan() == part.snapshot().plan(view="log") == []

@@ -17,7 +17,7 @@ from lithify.log.topic import Topic
 from lithify.log.topic_consumer import TopicConsumer
 from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver
-from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Fenced, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Fenced, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import Outcome, Pause
 from tests.clock import HandClock
 from tests.log.conftest import TEN_SECONDS_MS
@@ -229,7 +229,8 @@ class TopicConsumers(RuleBasedStateMachine):
         """It is over, whatever is asked, and opens no partition; what it was handed last is no more dealt with."""
         before = set(caller.consumer.positions)
         self.clock.now_ms += 4_000
-        assert caller.consumer.poll(1_000) == []
+        with pytest.raises(InvalidRequest, match="closed; open another one"):
+            caller.consumer.poll(1_000)
         assert list(caller.consumer) == []
         assert set(caller.consumer.positions) == before
 

@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "policies"
 PREFIX = "warehouse"
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
 KINDS = {
-    r".*\.(manifest|boundary|compactor|topic)": r"\1",
+    r".*\.(manifest|boundary|compactor|topic|witness)": r"\1",
     r".*\.parquet": "segment",
     r"@warehouse/.*": "warehouse",
     r"@ended/.*": "ended",
@@ -39,13 +39,17 @@ _ALL = {*_LOG, "compactor", "segment"}
 GRANTS: dict[str, dict[str, set[str]]] = {
     "producer": {"get": _LOG, "put": {"manifest", "segment", "probe"}, "delete": {"probe"}},
     "reader": {"get": _ALL, "put": {"probe"}, "delete": {"probe"}},
-    "compactor": {"get": _ALL, "put": {"manifest", "compactor", "segment", "probe"}, "delete": {"probe"}},
-    "collector": {
-        "get": _ALL - {"segment"},
-        "put": {"manifest", "boundary", "ended", "probe"},
-        "delete": {"manifest", "compactor", "boundary", "segment", "ended", "probe"},
+    "compactor": {
+        "get": {*_ALL, "witness"},
+        "put": {"manifest", "compactor", "segment", "witness", "probe"},
+        "delete": {"probe"},
     },
-    "dashboard": {"get": {*_ALL, "ready"}, "put": {"probe"}, "delete": {"probe"}},
+    "collector": {
+        "get": {*_ALL, "witness"} - {"segment"},
+        "put": {"manifest", "boundary", "ended", "probe"},
+        "delete": {"manifest", "compactor", "boundary", "segment", "witness", "ended", "probe"},
+    },
+    "dashboard": {"get": {*_ALL, "witness", "ready"}, "put": {"probe"}, "delete": {"probe"}},
 }
 KEYS = {
     "manifest": "users/0123456789abcdef/00000/manifest/00000000000000000001.manifest",
@@ -53,6 +57,7 @@ KEYS = {
     "compactor": "users/0123456789abcdef/00000/compactor/00000000000000000001.compactor",
     "topic": "users/config/00000000000000000001.topic",
     "segment": "users/0123456789abcdef/00000/segments/000000000001-0123456789abcdef.parquet",
+    "witness": "users/0123456789abcdef/witness/first.witness",
     "warehouse": "@warehouse/config/00000000000000000001.warehouse",
     "ended": "@ended/users/00000000000000000001.over",
     "clock": ".lithify-clock/none",

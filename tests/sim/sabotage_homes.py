@@ -7,6 +7,7 @@ __all__ = ["OF_HOMES"]
 P13_TESTS = "tests/protocol/test_p13_relocation.py::"
 P15_TESTS = "tests/protocol/test_p15_moves.py::"
 P18_TESTS = "tests/protocol/test_p18_sweep_of_homes.py::"
+OWNERS_TESTS = "tests/store/test_owners.py::"
 GIVEN_UP_TESTS = "tests/e2e/test_homes_given_up.py::"
 
 OF_HOMES = (
@@ -213,8 +214,8 @@ OF_HOMES = (
         "a home is written to, and nobody asks whose it is",
         "P10",
         "compactor/own_home.py",
-        "await OwnHome(home, keys.owner, claims=claims)",
-        'await OwnHome("", keys.owner, claims=claims)',
+        "await OwnHome(home, keys.owner, claims=claims, renews=renews)",
+        'await OwnHome("", keys.owner, claims=claims, renews=renews)',
         focus="homes",
     ),
     Sabotage(
@@ -305,5 +306,60 @@ OF_HOMES = (
         "    if not moves:",
         focus="homes",
         test=P15_TESTS + "test_a_recall_misses_no_move_that_is_under_way",
+    ),
+    Sabotage(
+        "a copy of the same URL owns what the original has in a home",
+        "P18",
+        "store/owners.py",
+        "    if not _has_witness(owner, key, here):",
+        "    if False:",
+        focus="homes",
+        test=OWNERS_TESTS + "test_a_copy_of_the_same_url_is_not_the_owner",
+    ),
+    Sabotage(
+        "a copy of the same URL removes what the original is uploading to a home",
+        "P18",
+        "store/owners.py",
+        "owner.warehouse == here.url and _has_witness(owner, key, here)",
+        "owner.warehouse == here.url",
+        focus="homes",
+        test="tests/e2e/test_temporaries_of_homes.py::test_a_copy_of_the_same_url_removes_no_uploads",
+    ),
+    Sabotage(
+        "every claim has a witness of its own",
+        "P18",
+        "store/owners.py",
+        "        body = _encoded(_this_warehouse(here, key, _FIRST))",
+        "        name = str(len(here.list(key.rpartition('/')[0] + '/').objects))\n"
+        "        body = _encoded(_this_warehouse(here, key, name))",
+        focus="homes",
+        test=OWNERS_TESTS + "test_two_claims_of_one_warehouse_at_once",
+    ),
+    Sabotage(
+        "whoever adopts a home has the witness of before",
+        "P18",
+        "store/owners.py",
+        "_encoded(_this_warehouse(here, key, name))",
+        "_encoded(_this_warehouse(here, key, _FIRST))",
+        focus="homes",
+        test=OWNERS_TESTS + "test_an_adoption_locks_out_a_clone_that_cannot_be_told_apart",
+    ),
+    Sabotage(
+        "whoever asks whose a home is writes to it",
+        "P18",
+        "store/owners.py",
+        "    if renews:\n",
+        "    if True:\n",
+        focus="homes",
+        test="tests/store/test_owner_files.py::test_what_an_earlier_release_wrote_counts_by_its_url_until_its_owner_writes",
+    ),
+    Sabotage(
+        "a witness goes while segments are in a home",
+        "P18",
+        "gc/witnesses.py",
+        "        if head is not None and not _over(head):",
+        "        if False:",
+        focus="homes",
+        test="tests/e2e/test_copies.py::test_a_deleted_topic_takes_its_witness_with_it",
     ),
 )

@@ -54,8 +54,8 @@ OF_NUMBERED_FILES = (
         "what nobody announced is left behind",
         "P21",
         "gc/unannounced.py",
-        "folders = await _folders(name)\n",
-        "folders = list[PartitionKeys]()\n",
+        "folders, have_witnesses = await _folders(name)\n",
+        "folders, have_witnesses = list[PartitionKeys](), list[str]()\n",
     ),
     Sabotage(
         "a slow creator keeps its number",

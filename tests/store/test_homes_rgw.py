@@ -9,6 +9,7 @@ from lithify.store.copying import copy
 from lithify.store.driver import new_id
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound, Unavailable
 from lithify.store.homes import HERE, Homes
+from lithify.store.memory import MemoryStore
 from lithify.store.opening_homes import opened_homes
 from lithify.store.owners import claim_home, owner_key, owner_of_home, require_owner
 from tests.endpoint import Endpoint
@@ -66,7 +67,7 @@ def test_there_and_back(homes: Homes, buckets: tuple[str, str], home: str, strea
 def test_between_a_folder_and_a_bucket(user: Endpoint, buckets: tuple[str, str], tmp_path: object) -> None:
     cold = f"s3://{buckets[1]}/c"
     homes = opened_homes(f"file://{tmp_path}/w", {"homes": {cold: user.options}})
-    claim_home(homes.store(cold), OWNER, homes.here.url)
+    claim_home(homes.store(cold), OWNER, homes.here)
     homes.here.put(OLD, BODY)
     copy(homes, (HERE, OLD), (cold, NEW), size=len(BODY), checksum=SUM)
     copy(homes, (cold, NEW), (HERE, OLD + "x"), size=len(BODY), checksum=SUM)
@@ -83,12 +84,14 @@ def test_between_a_folder_and_a_bucket(user: Endpoint, buckets: tuple[str, str],
 
 def test_owners(homes: Homes, buckets: tuple[str, str]) -> None:
     cold = homes.store(f"s3://{buckets[1]}/c")
-    claim_home(cold, OWNER, homes.here.url)
-    claim_home(cold, OWNER, homes.here.url)
+    claim_home(cold, OWNER, homes.here)
+    claim_home(cold, OWNER, homes.here)
     with pytest.raises(InvalidRequest, match="belongs to"):
-        claim_home(cold, OWNER, "s3://copy")
-    require_owner(cold, OWNER, homes.here.url)
-    assert owner_of_home(cold, OWNER) == homes.here.url
+        claim_home(cold, OWNER, MemoryStore("copy"))
+    require_owner(cold, OWNER, homes.here)
+    owner = owner_of_home(cold, OWNER)
+    assert owner is not None
+    assert (owner.warehouse, list(owner.stamp)) == (homes.here.url, ["modified_ms"])
 
 
 def test_a_home_that_is_down_or_missing_is_named(user: Endpoint, homes: Homes) -> None:

@@ -99,6 +99,7 @@ def test_a_bad_url_gets_one_clear_message(url: Any, words: str) -> None:
         ({"key": "hush-secret"}, "'key' and 'secret' belong together"),
         ({"endpoint_url": "http://me:hush-secret@host"}, "endpoint_url holds a URL with a user"),
         ({"config_kwargs": {"proxies": {"http": "http://me:hush-secret@host"}}}, "config_kwargs holds a URL"),
+        ({"config_kwargs": {"proxies": {"https": "me:hush-secret@host:3128"}}}, "config_kwargs holds a URL"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, Any], words: str) -> None:
