@@ -85,8 +85,10 @@ def rows_by_partition(table: pa.Table, partitions: int, keyless: int) -> Iterato
         return
     places = partitions_for_keys(table.column("key").chunk(0), partitions)
     places[places < 0] = keyless
-    for number in np.unique(places).tolist():
-        yield number, table.take(from_longs(np.flatnonzero(places == number))).combine_chunks()
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    for rows in np.split(order, starts[1:]):
+        yield int(places[rows[0]]), table.take(from_longs(rows)).combine_chunks()
 
 
 def _word(text: npt.NDArray[np.uint32], at: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint32]:

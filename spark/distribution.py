@@ -1,6 +1,7 @@
 """Over how many partitions a write distributes its keys: decided on the driver, and looked at again before the first
 commit (RFC 0013, 0022)."""
 
+import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from lithify.log.topic import Topic
 
-__all__ = ["Former", "application_over", "check_distribution", "distributed_over", "former_of"]
+__all__ = [
+    "Former",
+    "application_over",
+    "check_distribution",
+    "distributed_over",
+    "former_of",
+    "keyless_turn",
+    "upload_id_of",
+]
 
 
 A = TypeVar("A")
@@ -25,6 +34,34 @@ class Each(Protocol):
 
 def application_over(application: str, count: int) -> str:
     return f"{application} over {count}"
+
+
+def keyless_turn(txn: tuple[str, int]) -> int:
+    """All rows of this transaction without a key go to the partition of this number, by the count that it is
+    distributed over: each version to the next one.
+
+    SUBTLE! Not to one for each task: 1. Four tasks write keyless rows to partitions 0 and 1 of two. Partition 0 is
+    appended, and the driver dies. 2. The write is repeated with two tasks, which put other rows into each of the two.
+    3. Partition 0 has the version, and leaves them out: some rows are lost, and others there twice. Test:
+    tests/spark/test_keyless_rows.py
+    """
+    from lithify.segment.partitioner import partition_for_key
+
+    application, version = txn
+    return partition_for_key(application.encode(), 1 << 31) + version
+
+
+def upload_id_of(txn: tuple[str, int], count: int, ttl_ms: int, now_ms: int) -> str:
+    """Of an attempt of this transaction that begins now. Attempts within an eighth of the ttl share their upload, and
+    each of them has at least the other seven eighths to its end.
+
+    SUBTLE! Not a new one for each: 1. A stream fails after it has begun its uploads, and is started again each five
+    minutes. 2. After 256 times nobody can begin an upload in its partitions, until the first of them expires. Nor one
+    for ever: an attempt would get one that is about to expire. Test: tests/spark/test_repeated_attempts.py
+    """
+    period = now_ms // max(1, ttl_ms // 8)
+    named = f"{txn[1]} {ttl_ms} {period} {application_over(txn[0], count)}"
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,8 @@ class _Told:
                 if known[plain] in self._values:
                     raise InvalidRequest(f"option {known[plain]} is given twice, as {name!r} too: give it once")
                 self._values[known[plain]] = value
+            elif plain == "paths":
+                raise InvalidRequest(f"{use} takes one warehouse: load(URL), not load([URL, URL])")
             elif plain not in _SPARKS_OWN:
                 near = difflib.get_close_matches(plain, known, 1)
                 meant = f" (did you mean {known[near[0]]}?)" if near else ""
@@ -249,10 +251,11 @@ class _Told:
 
     def key(self, name: str) -> bytes | None:
         """The value of a key is a record's content: no error quotes it."""
+        spelled = self.choice("key_format", ("utf8", "base64"), "utf8")
         text = self._values.get(name)
         if text is None:
             return None
-        if self.choice("key_format", ("utf8", "base64"), "utf8") == "utf8":
+        if spelled == "utf8":
             return text.encode()
         try:
             return base64.b64decode(text, validate=True)
@@ -272,7 +275,10 @@ class _Told:
     def common(self) -> Common:
         topic, path = self.text("topic"), self.text("path")
         if topic is None:
-            raise InvalidRequest('no topic given: add .option("topic", NAME)')
+            raise InvalidRequest(
+                'no topic given: add .option("topic", NAME). Of a table (CREATE TABLE … USING lithify) Spark passes no '
+                "option on: use CREATE TEMPORARY VIEW"
+            )
         if path is None:
             raise InvalidRequest("no warehouse given: load(URL) or save(URL) names it, or in SQL the option path")
         return Common(path, topic, _storage(self.text("storage_options")))

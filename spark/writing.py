@@ -4,7 +4,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark_lithify.columns import for_append
-from pyspark_lithify.distribution import Former, application_over, check_distribution, former_of
+from pyspark_lithify.distribution import (
+    Former,
+    application_over,
+    check_distribution,
+    former_of,
+    keyless_turn,
+    upload_id_of,
+)
 from pyspark_lithify.options import WriteOptions
 from pyspark_lithify.telling import told
 
@@ -22,9 +29,10 @@ if TYPE_CHECKING:
     from lithify.manifest.model import SegmentRef
     from lithify.store.port import StoreSpec
 
-__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "placing", "write"]
+__all__ = ["BatchWriter", "Placing", "Rows", "Written", "commit", "of_transaction", "placing", "write"]
 
 BUFFERED_BYTES_MAX = 256 << 20  # of one task; the largest partition's rows are then written as a segment
+SPLIT_BYTES = 32 << 20  # so many rows are put into their partitions at a time
 _LOOK_EVERY_MS = 1_000
 
 
@@ -39,8 +47,9 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Placing:
-    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `former`: of a
-    stream, whose tasks alone know the batch; all of them decide by what the driver found."""
+    """What tasks need to write. `partitions_count`: over how many partitions keys are distributed. `txn`: the
+    transaction's application and version. `former`: of a stream, whose tasks alone know the batch; all of them decide
+    by what the driver found, and at which time."""
 
     options: WriteOptions
     names: tuple[str, ...]
@@ -48,7 +57,9 @@ class Placing:
     upload_id: str
     partitions_count: int
     topic_id: str
+    txn: tuple[str, int] | None = None
     former: Former = field(default_factory=Former)
+    at_ms: int = 0
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -76,10 +87,19 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
     found = opened(options.common)
     topic, spec = found.topic, found.spec()
     count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
-    if txn is not None:
-        count = former.count_for(txn, count)
     names = tuple(field.name for field in schema)
-    return Placing(options, names, spec, new_id(), count, topic.topic_id, former if stream else Former())
+    made = Placing(options, names, spec, new_id(), count, topic.topic_id, None, former, found.driver.now_ms())
+    return made if txn is None else of_transaction(made, txn)
+
+
+def of_transaction(placing: Placing, txn: tuple[str, int]) -> Placing:
+    """Distributed as an earlier attempt of this transaction was, which may have appended a part of it; with the same
+    upload, if that was lately. SUBTLE! A task that looked by itself might see a commit of another attempt that the task
+    before it did not see, and the two would distribute one batch in two ways. Test: tests/spark/test_growing_writes.py
+    """
+    count = placing.former.count_for(txn, placing.partitions_count)
+    upload_id = upload_id_of(txn, count, placing.options.upload_ttl_ms, placing.at_ms)
+    return replace(placing, partitions_count=count, txn=txn, upload_id=upload_id, former=Former())
 
 
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
@@ -98,30 +118,49 @@ def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | N
 
 class Rows:
     """Rows of one task by partition, until they are written. `number`: of the task; by it one partition is chosen for
-    its rows without a key."""
+    its rows without a key, unless there is a transaction."""
 
     def __init__(self, placing: Placing, number: int) -> None:
         self._placing = placing
+        self._whole: list[pa.Table] = []  # not yet split
+        self._whole_bytes = 0
         self._tables: defaultdict[int, list[pa.Table]] = defaultdict(list)
         self._bytes: defaultdict[int, int] = defaultdict(int)
         self._topic: Topic | None = None
         self._tasks: dict[int, UploadTask] = {}
         self._written: dict[int, list[tuple[UploadTask, SegmentRef]]] = {}
-        self._keyless = number % placing.partitions_count
+        turn = number if placing.txn is None else keyless_turn(placing.txn)
+        self._keyless = turn % placing.partitions_count
 
     def add(self, table: pa.Table) -> None:
-        from lithify.segment.partitioner import rows_by_partition
-
-        for number, rows in rows_by_partition(table, self._placing.partitions_count, self._keyless):
-            self._tables[number].append(rows)
-            self._bytes[number] += rows.nbytes
-        while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
-            self._write(max(self._bytes, key=self._bytes.__getitem__))
+        if self._whole_bytes + table.nbytes > SPLIT_BYTES:
+            self._split()  # so that a large batch is not copied, nor are two of them more than one array may hold
+        self._whole.append(table)
+        self._whole_bytes += table.nbytes
+        if self._whole_bytes + sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+            self._split()
+            while sum(self._bytes.values()) > BUFFERED_BYTES_MAX:
+                self._write(max(self._bytes, key=self._bytes.__getitem__))
 
     def written(self) -> "dict[int, list[tuple[UploadTask, SegmentRef]]]":
+        self._split()
         for number in sorted(self._tables):
             self._write(number)
         return self._written
+
+    def _split(self) -> None:
+        """SUBTLE! Not each batch by itself: 1. Spark gives 10,000 rows at a time. 2. Over 1,000 partitions these are
+        1,000 tables of ten rows, each of which takes kilobytes that its `nbytes` does not count. 3. A task that holds
+        256 MiB by its own count takes gigabytes, and is killed. Test: tests/spark/test_many_partitions.py"""
+        from lithify.segment.partitioner import rows_by_partition
+
+        whole, self._whole, self._whole_bytes = self._whole, [], 0
+        count = self._placing.partitions_count
+        # One partition takes the batches as they are, without a copy.
+        for table in whole if count == 1 or len(whole) < 2 else (pa.concat_tables(whole).combine_chunks(),):
+            for number, rows in rows_by_partition(table, count, self._keyless):
+                self._tables[number].append(rows)
+                self._bytes[number] += rows.nbytes
 
     def _write(self, number: int) -> None:
         from lithify.log.upload import write_segment

@@ -7,8 +7,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_lithify.distribution import distributed_over, former_of
 from pyspark_lithify.options import write_options
-from pyspark_lithify.streaming import as_before
-from pyspark_lithify.writing import Placing, Written, commit, write
+from pyspark_lithify.writing import Placing, Written, commit, of_transaction, write
 from pyspark_lithify.writing import placing as on_driver
 
 import lithify
@@ -122,12 +121,12 @@ def test_the_tasks_of_a_batch_decide_by_what_the_driver_found(url: str, warehous
     message = write(other, batches(*KEYS))
     grow(url, 4)
     place = placed(url, stream=True)
-    counts = [as_before(place, ("job", 7)).partitions_count]
+    counts = [of_transaction(place, ("job", 7)).partitions_count]
     ((task, ref),) = message.segments[0]
     topic.partition(0).upload(task, [ref], ("job over 2", 7))
-    counts.append(as_before(place, ("job", 7)).partitions_count)
+    counts.append(of_transaction(place, ("job", 7)).partitions_count)
     assert counts == [4, 4]
-    assert as_before(placed(url, stream=True), ("job", 7)).partitions_count == 2
+    assert of_transaction(placed(url, stream=True), ("job", 7)).partitions_count == 2
 
 
 def test_a_lower_version_is_skipped_after_growth_too(url: str, warehouse: lithify.Warehouse) -> None:

@@ -57,6 +57,8 @@ def test_every_option_of_a_read() -> None:
         ({"offset_to": "9" * 30}, "integer from 0"),
         ({"offset_from": "5", "offset_to": "4"}, "offset_from lies after offset_to"),
         ({"key_from": "b", "key_to": "a"}, "key_from lies after key_to"),
+        ({"key_format": "hex"}, "key_format must be utf8 or base64, not 'hex'"),
+        ({"paths": '["s3://a", "s3://b"]'}, "read takes one warehouse"),
         ({"key_from": "%%", "key_format": "base64"}, "key_from is not base64"),
         ({"key_format": "hex", "key_from": "00"}, "utf8 or base64"),
         ({"checkpoint": "k", "manifest": "3"}, "give one of them"),

@@ -48,6 +48,18 @@ def test_columns_that_an_insert_does_not_name_are_given_by_the_log(
     assert row.timestamp_ms >= before_ms
 
 
+def test_an_insert_that_does_not_name_the_value_deletes_the_key(
+    spark: Any, url: str, warehouse: lithify.Warehouse
+) -> None:
+    """Spark fills it with null, as docs/spark.md says; nothing tells it from a null that was given."""
+    topic = warehouse.create_topic("t", config={"cleanup.policy": "compact"})
+    topic.append([lithify.Record(b"k", b"v")])
+    made(spark, url)
+    spark.sql("INSERT INTO t (key, timestamp_ms) SELECT CAST('k' AS BINARY), 1700000000000")
+    assert [(row.key, row.value) for row in topic.partition(0).read()] == [(b"k", b"v"), (b"k", None)]
+    assert topic.get(b"k") is None
+
+
 def test_without_names_an_insert_gives_all_columns(spark: Any, url: str, warehouse: lithify.Warehouse) -> None:
     warehouse.create_topic("t")
     made(spark, url)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark_lithify.offsets import limited, read_offsets, spell_offsets, stretches
+from pyspark_lithify.offsets import ends_in_order, limited, read_offsets, spell_offsets, stretches
 from pyspark_lithify.options import COLUMNS, stream_options
 from pyspark_lithify.streaming import StreamReader, Stretch, StretchPartition
 
 import lithify
 from lithify.log.partition import Partition
 from lithify.log.topic import Topic
+from lithify.manifest.model import Growth
 from lithify.store.errors import InvalidRequest, OffsetOutOfRange
 from lithify.store.opening import open_store
 
@@ -93,6 +94,12 @@ def test_a_checkpoint_of_something_else_says_whose_it_is(case: str) -> None:
     spelled, said = OF_ANOTHER[case]
     with pytest.raises(InvalidRequest, match=f"^topic users: .*{said}.*new checkpointLocation"):
         read_offsets(json.loads(json.dumps(spelled)), "users", "id1")
+
+
+@pytest.mark.parametrize("offsets", [{"0": "5"}, {"x": 5}, {"0": None}, {"0": -3}, {"0": 1.5}, {"-1": 5}, {"0": True}])
+def test_offsets_of_another_shape_are_one_clear_refusal(offsets: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"^topic t: .* cannot be read: .*new checkpointLocation"):
+        read_offsets({"topic": "id1", "name": "t", "offsets": offsets}, "t", "id1")
 
 
 def test_a_checkpoint_of_an_older_lithify_is_read() -> None:
@@ -184,3 +191,71 @@ def test_partitions_are_asked_together_and_the_report_asks_nothing(
     assert made.latestOffset(at, ALL) == at == made.reportLatestOffset()
     assert len(looks) == 2
     assert 2 in together
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("starting", ["latest", '{"0": 10}'])
+@pytest.mark.parametrize("busy_before", range(5))
+def test_a_query_that_begins_while_others_append_and_the_topic_grows(
+    url: str, topic: Topic, monkeypatch: pytest.MonkeyPatch, available_now: bool, starting: str, busy_before: int
+) -> None:
+    """Before one of the calls that Spark makes, or before all of them (4)."""
+    monkeypatch.setattr("lithify.log.topic.CONFIG_FRESH_MS", 0)
+    made, other = reader(url, startingOffsets=starting), lithify.open(url).topic("t")
+
+    def busy(call: int) -> None:
+        if busy_before in (call, 4):
+            other.alter(partitions=other.partitions + 1)
+            for number in range(other.partitions):
+                other.partition(number).append([lithify.Record(b"new", b"v")])
+
+    busy(0)
+    if available_now:
+        made.prepareForTriggerAvailableNow()
+    busy(1)
+    at = start = made.initialOffset()
+    found = list[tuple[int, int]]()
+    end = at
+    for call in (2, 3):
+        busy(call)
+        end = made.latestOffset(at, ALL)
+        found += rows(made, at, end)
+        at = end
+    begin = start["offsets"]
+    assert sorted(found) == [(int(n), at) for n, stop in end["offsets"].items() for at in range(begin.get(n, 0), stop)]
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(1), ReadMaxRows(7)])
+@pytest.mark.parametrize("counts", [(2, 3, 5), (1, 4, 6, 7)])
+def test_the_records_of_a_key_come_in_order_though_the_topic_grew(
+    url: str, warehouse: lithify.Warehouse, counts: tuple[int, ...], limit: Any, available_now: bool
+) -> None:
+    """Keys move to other partitions, to lower ones as well where a count is no multiple of the one before."""
+    topic, keys = warehouse.create_topic("t", partitions=counts[0]), [b"%d" % n for n in range(8)]
+    for index, count in enumerate(counts):
+        if count > topic.partitions:
+            topic.alter(partitions=count)
+        topic.append([lithify.Record(key, b"%d" % index) for key in keys])
+    made = reader(url)
+    if available_now:
+        made.prepareForTriggerAvailableNow()
+    at, found = made.initialOffset(), list[tuple[bytes, int]]()
+    while (end := made.latestOffset(at, limit)) != at:
+        for part in made.partitions(at, end):
+            found += [(row["key"], int(row["value"])) for batch in made.read(part) for row in batch.to_pylist()]
+        at = end
+    for key in keys:
+        assert [value for mine, value in found if mine == key] == list(range(len(counts)))
+
+
+def test_a_growth_holds_nothing_back_once_its_former_logs_are_read() -> None:
+    """Nor where it is not known where they ended, or where one was restored to an earlier point."""
+    logs = {0: range(12), 1: range(3, 8), 2: range(4)}
+    all_of, known = {0: 12, 1: 8, 2: 4}, Growth(2, (10, 5))
+    assert ends_in_order({0: 9, 1: 6}, logs, [known]) == {0: 10, 1: 6, 2: 0}
+    assert ends_in_order({0: 10, 1: 5}, logs, [known]) == all_of
+    for ends in ((), (10,), (10, None)):
+        assert ends_in_order({0: 9, 1: 6}, logs, [Growth(2, ends)]) == all_of
+    assert ends_in_order({0: 12, 1: 6}, logs, [Growth(2, (20, 5))]) == all_of
+    assert ends_in_order({0: 0}, logs, [Growth(1, (0,)), known]) == {0: 10, 1: 5, 2: 0}
