@@ -81,7 +81,8 @@ class Appending:
             key = os.getpid(), self._shared_by(), self._keys
             with _lock.mine():
                 queue = _queues.get(key)
-                if queue is None:
+                if queue is None or not queue.used:
                     queue = _queues[key] = CommitQueue(self._keys)
+                queue.use(self._driver.store)
             known = self._mine = os.getpid(), queue
         return known[1]

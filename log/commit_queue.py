@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import islice
 from typing import Any
+from weakref import WeakSet
 
 from lithify.log.append import commit_many, unknown_to
 from lithify.manifest.appends import Append
@@ -18,7 +19,7 @@ from lithify.manifest.model import GROUP_MAX
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Answer
 from lithify.store.errors import CommitUnknown, LithifyError
-from lithify.store.port import Create, Outcome, Request
+from lithify.store.port import Create, Outcome, Request, Store
 
 __all__ = ["GROUP_BYTES_MAX", "CommitQueue", "Member"]
 
@@ -58,6 +59,21 @@ class CommitQueue:
         self._waiting = deque[Member]()
         self._flight: _Flight | None = None
         self.files = PartitionFiles(keys)  # the leader's; others may learn from it
+        self._stores = WeakSet[Store]()
+
+    def use(self, store: Store) -> None:
+        """It is shared by whoever uses `store`, until that is closed."""
+        with self._lock:
+            self._stores.add(store)
+
+    @property
+    def used(self) -> bool:
+        """SUBTLE! What was seen counts only as long as somebody has the warehouse open: 1. All close it. 2. A backup is
+        restored in its place. 3. It is opened, and an append builds on a manifest that is not there any more. Test:
+        tests/log/test_group_commit.py
+        """
+        with self._lock:
+            return any(not store.closed for store in self._stores)
 
     def commit(self, member: Member) -> range:
         """Commit the member's append, in its turn; returns its offsets. Raises its own refusal, or CommitUnknown."""

@@ -151,6 +151,10 @@ class Metered(Wrapped):
             self.silence.close()
         self.inner.close()
 
+    @property
+    def closed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._closed.is_set()
+
     def require_open(self) -> None:
         """Raises InvalidRequest."""
         if self._closed.is_set():

@@ -277,6 +277,8 @@ class Store(Protocol):
 
     same_as: Hashable | None = None
     """Equal for stores that are reached in the same way (URL, options, clock); None: this one is like no other."""
+    closed: bool = False
+    """Whether requests are refused from now on."""
 
     @property
     def url(self) -> str: ...

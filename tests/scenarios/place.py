@@ -40,7 +40,7 @@ def cool(warehouse: Warehouse, topic: str, partition: int, home: str) -> int:
     if not hot:
         return 0
     job = SegmentId.for_job(head.id, new_id())
-    driver.homes.own(home, files.keys.owner, claims=True)
+    driver.homes.own(home, files.keys.owner, claims=True, renews=True)
     driver.run(files.manifest.commit(UseHome(head.compactor_epoch, home)))
     copies: list[tuple[str, SegmentRef]] = []
     for number, segment in enumerate(hot):

@@ -126,5 +126,6 @@ def test_local_beside_a_bucket(scenario: Scenario, local: Engine, beside_a_bucke
 
 
 @COLD
+@pytest.mark.parametrize("beside_a_bucket", ["bucket"], indirect=True)  # the local engine plays the folder, too
 def test_spark_beside_a_bucket(scenario: Scenario, spark_session: "SparkSession", beside_a_bucket: Place) -> None:
     play(scenario, scenario.layouts[-1], SparkEngine(spark_session), beside_a_bucket)
