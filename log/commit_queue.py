@@ -70,7 +70,7 @@ class CommitQueue:
     def used(self) -> bool:
         """SUBTLE! What was seen counts only as long as somebody has the warehouse open: 1. All close it. 2. A backup is
         restored in its place. 3. It is opened, and an append builds on a manifest that is not there any more. Test:
-        tests/log/test_group_commit.py
+        tests/log/test_restored_in_place.py
         """
         with self._lock:
             return any(not store.closed for store in self._stores)

@@ -22,6 +22,10 @@ class Wrapped(Store):
         return f"{type(self).__name__}({self.inner!r})"
 
     @property
+    def closed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.closed
+
+    @property
     def url(self) -> str:
         return self.inner.url
 

@@ -7,7 +7,7 @@ from lithify.log.consumer import Consumer
 from lithify.log.follow import Gap, OffsetReset
 from lithify.log.record import Record
 from lithify.log.topic_consumer import TopicConsumer
-from lithify.store.errors import Fenced, NotFound
+from lithify.store.errors import Fenced, InvalidRequest, NotFound
 from tests.sim.cast import Violation
 from tests.sim.clients.groups import Caller, Opening
 from tests.sim.clients.site import Enough, Site
@@ -80,8 +80,11 @@ class _Instance:
             is_committed(self._site, self._name, self._consumer)
         before = self._consumer.positions
         self._consumer.close()
-        if self._consumer.positions != before or self._consumer.poll():
+        if self._consumer.positions != before or next(self._consumer, None) is not None:
             raise Violation(f"an instance of {self._name!r} that was closed twice moves on")
+        with suppress(InvalidRequest):
+            self._consumer.poll()
+            raise Violation(f"an instance of {self._name!r} that was closed hands out more")
 
     def _polls(self) -> None:
         say = self._say
