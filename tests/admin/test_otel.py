@@ -47,7 +47,9 @@ def test_an_export_has_what_a_scrape_has(warehouse: lithify.Warehouse) -> None:
         compactor.run_once()
     found = exported(reader)
     told = scraped(beside)
+    # Two surveys, a moment apart.
     ours = {"lithify_survey_duration_seconds", "lithify_survey_age_seconds", "lithify_clock_skew_seconds"}
+    ours |= {"lithify_last_compacted_age_seconds", "lithify_oldest_debt_age_seconds"}
     asks = {name for name, _ in told if name.startswith("lithify_request")}  # each survey asks the store
     assert found.keys() == told.keys()
     for place, value in told.items():
