@@ -289,7 +289,7 @@ class _Command(click.Command):
         try:
             _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError:
-            given = []  # the next line tells it
+            given = []  # click tells it below
         for each in given:
             once = isinstance(each, click.Option) and not (each.multiple or each.is_flag or each.envvar)
             if once and given.count(each) > 1:

@@ -61,7 +61,7 @@ def planned(whole: ReadTask, parts: Parts, target_bytes: int) -> tuple[ReadTask,
 
     SUBTLE! 1. A small append, then one larger than a task. 2. The tasks of what is split by keys came first. 3. Who
     wrote the log to another topic, task after task, gave the older values the larger offsets. Test:
-    tests/log/test_plan_properties.py
+    tests/log/test_plans.py
     """
     if whole.view == "latest":
         return tuple(_by_key(whole, parts, target_bytes))

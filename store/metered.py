@@ -152,12 +152,12 @@ class Metered(Wrapped):
         self.inner.close()
 
     @property
-    def closed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def closed(self) -> bool:
         return self._closed.is_set()
 
     def require_open(self) -> None:
         """Raises InvalidRequest."""
-        if self._closed.is_set():
+        if self.closed:
             raise InvalidRequest(f"{shown(self.url)}: this warehouse was closed; open it again")
 
     def count_copy(self, requests: int) -> None:

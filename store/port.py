@@ -277,8 +277,6 @@ class Store(Protocol):
 
     same_as: Hashable | None = None
     """Equal for stores that are reached in the same way (URL, options, clock); None: this one is like no other."""
-    closed: bool = False
-    """Whether requests are refused from now on."""
 
     @property
     def url(self) -> str: ...
@@ -342,6 +340,11 @@ class Store(Protocol):
     def once(self) -> "Store":
         """The same place, for what is read once: past a cache on disk."""
         return self
+
+    @property
+    def closed(self) -> bool:
+        """Whether requests are refused from now on."""
+        return False
 
     def stamp(self, key: str) -> Mapping[str, str] | None:
         """What the store itself noted of the object when it was stored, and a copy of it does not get: by kind. None:

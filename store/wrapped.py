@@ -22,7 +22,7 @@ class Wrapped(Store):
         return f"{type(self).__name__}({self.inner!r})"
 
     @property
-    def closed(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def closed(self) -> bool:
         return self.inner.closed
 
     @property

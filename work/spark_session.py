@@ -129,7 +129,8 @@ def _log_config() -> str:
     """The URL of lithify's log4j2 configuration: Spark's own begins each session with eight lines that no setting
     silences. "": leave it to Spark, since the user has one."""
     ours = Path(__file__).with_name("log4j2.properties")
-    if any(_users_folder().glob("log4j2*")) or not ours.is_file():  # lithify itself may come from a zip file
+    theirs = any(file.suffix != ".template" for file in _users_folder().glob("log4j2*"))  # which Spark's folder has
+    if theirs or not ours.is_file():  # lithify itself may come from a zip file
         return ""
     return ours.as_uri()
 

@@ -59,14 +59,15 @@ def travelling(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with which workers open `url`: nothing secret, and where requests go is said, so that a worker's own
     variables do not decide it. Raises InvalidRequest if there is something secret."""
     scheme, _, rest = url.partition("://")
-    if scheme not in ("s3", "s3a"):
-        if options:
-            check_travels(open_store(url, options).spec())
-        return dict(options)
-    if secret := sorted(SECRET_OPTIONS & options.keys()):
+    on_s3 = scheme in ("s3", "s3a")
+    if not (options or on_s3):
+        return {}
+    if on_s3 and (secret := sorted(SECRET_OPTIONS & options.keys())):
         raise _secret(secret)
-    with closing(open_store(f"s3://{rest.partition('/')[0]}", options)) as store:
-        return dict(store.spec().options)
+    with closing(open_store(f"s3://{rest.partition('/')[0]}" if on_s3 else url, options)) as store:
+        spec = store.spec()
+    check_travels(spec)
+    return dict(spec.options)
 
 
 def check_travels(spec: StoreSpec) -> None:

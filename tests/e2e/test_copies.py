@@ -158,6 +158,15 @@ class Buckets(Twins):
             self._server.delete_bucket(bucket)
 
 
+def moved_whole(twins: Twins, warehouse: Warehouse) -> None:
+    """A topic whose segments are all in the home."""
+    warehouse.create_topic("users", config={**CONFIG, "cold.location": twins.home}, probe=False)
+    twins.append(warehouse, b"old")
+    twins.compact(warehouse)
+    twins.ages(warehouse)
+    assert all(each.home == twins.home for each in head(warehouse).segments())
+
+
 @pytest.fixture(params=["folders", pytest.param("buckets", marks=pytest.mark.slow)])
 def twins(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Twins]:
     """The original's segments are all in the home."""
@@ -167,11 +176,7 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     else:
         made = Buckets(request.getfixturevalue("lithify_s3"), monkeypatch)
     with made.opened("original") as warehouse:
-        warehouse.create_topic("users", config={**CONFIG, "cold.location": made.home}, probe=False)
-        made.append(warehouse, b"old")
-        made.compact(warehouse)
-        made.ages(warehouse)
-        assert all(each.home == made.home for each in head(warehouse).segments())
+        moved_whole(made, warehouse)
     yield made
     if isinstance(made, Buckets):
         made.close()
@@ -283,10 +288,7 @@ def lithify_said(url: str, *arguments: str) -> Result:
 def test_doctor_and_the_command_that_ends_it(tmp_path: Path) -> None:
     twins = Folders(tmp_path)
     with twins.opened("original") as warehouse:
-        warehouse.create_topic("users", config={**CONFIG, "cold.location": twins.home}, probe=False)
-        twins.append(warehouse, b"old")
-        twins.compact(warehouse)
-        twins.ages(warehouse)
+        moved_whole(twins, warehouse)
         assert not health_of(warehouse, twins.home).startswith("warning")
     twins.copy()
     with twins.opened("copy") as warehouse:
@@ -311,10 +313,7 @@ def test_the_first_move_after_an_upgrade_makes_the_warehouse_known(tmp_path: Pat
     """Until then the URL alone counts, as before; neither a look nor a collection changes that."""
     twins = Folders(tmp_path)
     with twins.opened("original") as warehouse:
-        warehouse.create_topic("users", config={**CONFIG, "cold.location": twins.home}, probe=False)
-        twins.append(warehouse, b"old")
-        twins.compact(warehouse)
-        twins.ages(warehouse)
+        moved_whole(twins, warehouse)
         key, prefix = files_of(warehouse, "users").keys.owner, witnesses("users", head(warehouse).topic_id)
         file = tmp_path / "cold" / key
         earlier = OF_AN_EARLIER_RELEASE.replace(b"memory://ours", warehouse.url.encode())
