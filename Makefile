@@ -9,7 +9,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 # Tests that start Spark share one worker, and so one session (tests/conftest.py).
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+# Their order is that of tests/conftest.py: the longest first.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 # What make soak drives: the dashboard in a browser, the alert rules in a Prometheus, bucket policies on an S3 server.
 DEBIAN := chromium prometheus radosgw ceph-mon ceph-osd ceph-common
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

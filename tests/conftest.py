@@ -52,7 +52,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All Spark tests go to one worker of pytest-xdist: a session costs ten seconds and a gigabyte."""
+    """All Spark tests go to one worker of pytest-xdist: a session costs ten seconds and a gigabyte. And what takes
+    longest begins first, so that no worker is left alone with it at the end."""
     for item in items:
         if "spark_session" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -62,6 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "rgw" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("rgw"))
             item.add_marker(pytest.mark.soak)
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("xdist_group", "long")])
 
 
 def pytest_sessionstart() -> None:

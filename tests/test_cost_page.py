@@ -49,6 +49,7 @@ def test_a_sum_by_hand() -> None:
     assert cost.requests == pytest.approx(1024 * 256 * CLASSES["GLACIER_IR"].get)
 
 
+@pytest.mark.slow
 def test_a_year_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short one: what is cold is stored in the cold home and taken from there; nothing is asked of what is not."""
     monkeypatch.setattr(cost_counts, "YEAR_DAYS", 60)

@@ -15,6 +15,7 @@ PAGE = (ROOT / "docs" / "first-lines.md").read_text(encoding="utf-8")
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # thirty processes, one after the other
+@pytest.mark.long
 def test_every_block_runs(tmp_path: Path) -> None:
     """A warehouse is said once, so each shell begins with it."""
     env = environment() | {"LITHIFY_WAREHOUSE": str(tmp_path / "warehouse"), "PYTHONWARNINGS": "default"}

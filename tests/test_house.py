@@ -255,6 +255,7 @@ def test_tests_make_references_and_answer_for_engines_in_one_place() -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_file_asks_for_numbered_files_to_be_created() -> None:
     """Every order of the protocol hangs on `Create` (P1): commit.py alone makes the request."""
 

@@ -65,6 +65,7 @@ def test_names_of_mutants_are_unique_and_each_compiles(file: str) -> None:
         compile(mutated(source, index), file, "exec")
 
 
+@pytest.mark.slow
 def test_the_record_names_mutants_that_are_there_and_says_why_they_survive() -> None:
     made = {m.key for file in protocol_files() for m in mutants(file, (ROOT / file).read_text(encoding="utf-8"))}
     record = known()

@@ -155,6 +155,7 @@ def test_while_the_first_survey_is_made_a_scrape_has_no_gauges(
     assert Scrape(Metrics(admin.overview, RequestCounts).text()).value("survey_complete") == 1
 
 
+@pytest.mark.slow
 def test_topics_beyond_the_bound_are_summed(warehouse: lithify.Warehouse, admin: lithify.Admin) -> None:
     for number in range(500):
         topic = warehouse.create_topic(f"topic-{number:03d}", 1, COMPACTED, probe=False)

@@ -100,6 +100,7 @@ def test_what_a_server_is_told_to_collect_is_counted(warehouse: lithify.Warehous
     assert told.value("request_duration_seconds_count", request="creates") > 0
 
 
+@pytest.mark.slow
 def test_scrapes_leave_nothing_behind(warehouse: lithify.Warehouse) -> None:
     for number in range(4):
         fill(warehouse.create_topic(f"topic-{number}", 2, probe=False))

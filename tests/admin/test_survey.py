@@ -202,6 +202,7 @@ def test_nothing_is_asked_while_it_is_fresh(
     assert requests(warehouse) - before == 2 + 3 * 2  # the listing, the topic, and two GETs for each partition
 
 
+@pytest.mark.slow
 def test_changes_and_collections_are_seen(warehouse: lithify.Warehouse, admin: lithify.Admin, clock: HandClock) -> None:
     """Also where the files between the one that was seen and the newest were collected."""
     topic = warehouse.create_topic("users", 1, COMPACTED)
@@ -359,6 +360,7 @@ def test_a_wait_has_its_bounds(wait_ms: int, admin: lithify.Admin) -> None:
         admin.overview(wait_ms=wait_ms)
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_not_asked_for_every_partition(
     warehouse: lithify.Warehouse, store: Slow, admin: lithify.Admin
 ) -> None:

@@ -15,6 +15,7 @@ SEED = int(os.environ.get(VARIABLE, "20261126"))
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_an_import_killed_again_and_again_is_exact(tmp_path: Path) -> None:
     dice = random.Random(SEED)
     for number, source in enumerate(sources(tmp_path, 600_000, 60_000_000, 1_200_000)):

@@ -196,5 +196,6 @@ def test_six_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_two_hundred_kills(tmp_path: Path) -> None:
     check(tmp_path / "warehouse", kills=200)

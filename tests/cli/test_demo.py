@@ -130,6 +130,7 @@ def test_secrets_among_storage_options_reach_spark_in_another_way(tmp_path: Path
                     assert options["secret"].encode() not in process.read_bytes().split(b"\0")
 
 
+@pytest.mark.slow
 def test_a_spark_that_fails_ends_the_story_with_its_last_words(tmp_path: Path) -> None:
     with lithify.open(str(tmp_path / "warehouse")) as warehouse:
         part = warehouse.create_topic("users").partition(0)
@@ -166,6 +167,7 @@ def test_storage_options_that_a_compactor_would_not_get_are_refused(monkeypatch:
     assert "LITHIFY_STORAGE_OPTION" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_a_compactor_that_fails_ends_the_story_with_its_last_words(tmp_path: Path) -> None:
     with lithify.open(str(tmp_path / "warehouse")) as warehouse:
         warehouse.create_topic("users")
@@ -246,6 +248,7 @@ def test_requests_are_counted_by_their_kind(method: str, query: str, kind: str) 
     assert kind_of(method, query) == kind
 
 
+@pytest.mark.slow
 def test_its_own_s3_counts_what_any_process_asks() -> None:
     with OwnS3() as own:
         before = own.counts()
@@ -278,6 +281,7 @@ def test_dev_runs_until_it_is_told_to_leave() -> None:
         assert server.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_dev_says_what_to_do_where_the_port_is_taken() -> None:
     with OwnS3() as own:
         port = own.env["AWS_ENDPOINT_URL_S3"].rpartition(":")[2]

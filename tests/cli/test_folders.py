@@ -166,6 +166,7 @@ def test_a_folder_with_files_in_it_is_not_written_to(lithify: Lithify, files: Pa
     assert [file.name for file in (tmp_path / "empty").iterdir()] == ["_SUCCESS"]
 
 
+@pytest.mark.slow
 def test_folders_in_s3(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with S3Server() as server:
         bucket = server.create_bucket()
@@ -240,6 +241,7 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["export", "append"])
 def test_workers_are_told_where_requests_go_and_nothing_secret(
     lithify_s3: S3Server, monkeypatch: pytest.MonkeyPatch, carried: list[bytes], verb: str

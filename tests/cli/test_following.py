@@ -196,6 +196,7 @@ def test_a_signal_ends_it_with_its_position_committed(on_files: Lithify, number:
     assert known["consumer"]["offset"] == 4
 
 
+@pytest.mark.slow
 def test_a_second_reader_of_a_name_ends_the_first(on_files: Lithify) -> None:
     on_files.ok("topic", "create", "users")
     on_files.ok("append", "users", input=changes(3))

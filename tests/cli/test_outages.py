@@ -36,6 +36,7 @@ def on_s3(front: Front, server: S3Server) -> Lithify:
     return Lithify(server.url("outages/w"), *flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_an_outage_is_told_as_one(command: tuple[str, ...], lithify_s3: S3Server) -> None:
     with Front(lithify_s3.endpoint_url) as front:
@@ -113,6 +114,7 @@ def places(stdout: str) -> list[tuple[int, int]]:
     return [(line["partition"], line["offset"]) for line in map(json.loads, stdout.splitlines())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--consumer", "c")], ids=["follow", "consumer"])
 def test_following_outlasts_an_outage_at_any_request(
     lithify: Lithify, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]

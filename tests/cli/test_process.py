@@ -83,6 +83,7 @@ def test_a_service_that_is_told_to_leave_records_and_leaves(users: Lithify) -> N
     assert len(users.records("scan", "users")) == 32_000
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(users: Lithify) -> None:
     with Process(users.url, *SERVICE, "--initial-delay-ms", "0", "--no-gc") as service:
         service.until("started")

@@ -80,6 +80,7 @@ BOTH = {
 WAYS = ([], ["--key-column", "key"], ["--key-column", "value"], ["--value-column", "value"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("named", [[], ["--source-id", "mine"]])
 @pytest.mark.parametrize("partitions", [1, 8])

@@ -87,6 +87,7 @@ def beside(store: MemoryStore, at: int, other: Reading, **more: Any) -> tuple[st
     return imported(driver, A), theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 4])
 @pytest.mark.parametrize("other", [AS_RECORDS, B])
 def test_wherever_another_import_comes_between_not_both_are_accepted(partitions: int, other: Reading) -> None:

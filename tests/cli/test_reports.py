@@ -63,6 +63,7 @@ def test_a_pass_tells_what_it_did_and_what_it_waits_for(lithify: Lithify) -> Non
     assert line.endswith("clean completed: dirty ratio 1.00 is above 0.5")
 
 
+@pytest.mark.slow
 def test_a_drop_beside_a_quarantine_tells_of_both(on_files: Lithify, folder: Path) -> None:
     on_files.ok("topic", "create", "users", *COMPACTED)
     for _ in range(2):
@@ -105,6 +106,7 @@ def test_explain_names_each_input_and_its_keys(lithify: Lithify) -> None:
     assert lithify.json("compaction", "explain", "idle")[0]["inputs"] == []
 
 
+@pytest.mark.slow
 def test_a_quarantine_is_described_with_its_offsets_and_the_way_out(on_files: Lithify, folder: Path) -> None:
     on_files.ok("topic", "create", "users", "--partitions", "2", *COMPACTED)
     for _ in range(2):
@@ -121,6 +123,7 @@ def test_a_quarantine_is_described_with_its_offsets_and_the_way_out(on_files: Li
     assert "users/1: the quarantine is lifted" in on_files.ok("compaction", "retry", "users")
 
 
+@pytest.mark.slow
 def test_a_retry_is_of_every_partition_and_says_where_nothing_was_to_lift(on_files: Lithify, folder: Path) -> None:
     on_files.ok("topic", "create", "users", "--partitions", "2", *COMPACTED)
     sound: dict[int, bytes] = {}

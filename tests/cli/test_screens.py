@@ -14,6 +14,7 @@ RENEW = "tables changed: look at them with 'python -m tests.cli.screens', then '
 ID = re.compile(r"[0-9a-f]{12}-[0-9a-f-]{8,}|[0-9a-f]{16}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_shows_what_was_recorded(width: int) -> None:
     assert plain(record(width)) == (FOLDER / f"{width}.txt").read_text(encoding="utf-8"), RENEW
@@ -30,12 +31,14 @@ def test_ids_are_whole_at_every_width() -> None:
     assert set(ID.findall(wide)) == set(ID.findall(narrow))
 
 
+@pytest.mark.slow
 def test_without_colour_a_terminal_gets_none() -> None:
     told = record(80, "topic describe users", "doctor", NO_COLOR="1")
     assert not re.search(r"\x1b\[[0-9;]*[34][0-9]m", told)
     assert "\x1b[1m" in told, "bold is not a colour"
 
 
+@pytest.mark.slow
 def test_wide_shows_all_columns_whatever_the_width() -> None:
     told = plain(record(80, "--wide topic describe users"))
     assert "log start  next offset  records readable" in told

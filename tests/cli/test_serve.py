@@ -47,6 +47,7 @@ def status(url: str, token: str) -> int:
         return error.code
 
 
+@pytest.mark.slow
 def test_the_commands_for_operators_through_a_server(on_files: Lithify) -> None:
     on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
     on_files.ok("append", "users", input='{"key": "a", "value": "1"}\n{"key": "a", "value": "2"}\n')
@@ -76,6 +77,7 @@ def test_the_commands_for_operators_through_a_server(on_files: Lithify) -> None:
         assert "give --warehouse URL, not --url" in store_only.stderr
 
 
+@pytest.mark.slow
 def test_tokens_are_changed_while_it_runs(on_files: Lithify, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"read:{READ}\nadmin:{ADMIN}\n")
@@ -104,6 +106,7 @@ def test_an_address_in_use(on_files: Lithify) -> None:
     assert (code, address in line, "in use" in line) == (7, True, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -87,6 +87,7 @@ def test_a_mended_source_is_refused_and_what_is_told_goes_on_with_it(job: Job) -
     assert job.values() == ALL + ALL
 
 
+@pytest.mark.slow
 def test_another_source_of_the_path_is_one_flag_and_is_not_asked_again(job: Job) -> None:
     job.stops()
     assert job(day("x"))[0] == 2
@@ -107,6 +108,7 @@ def test_a_job_that_always_says_so_goes_on_with_what_it_left_itself(job: Job) ->
     assert job.values() == Counter(range(1, 11))
 
 
+@pytest.mark.slow
 def test_the_same_content_another_path_and_a_name_by_hand_go_on_as_ever(job: Job, tmp_path: Path) -> None:
     job.stops()
     job.stops()
@@ -234,6 +236,7 @@ def test_what_it_costs() -> None:
         assert driver.requests <= an_append + looks + more
 
 
+@pytest.mark.slow
 def test_rows_without_a_key_begin_elsewhere_with_another_content() -> None:
     store = new_store(12)
     for n in range(100):

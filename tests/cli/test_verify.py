@@ -84,6 +84,7 @@ def test_a_manifest_that_breaks_an_invariant(users: Lithify, folder: Path) -> No
     assert "live offsets lie below next_offset" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_quarantine_from_damage_to_repair(users: Lithify, folder: Path) -> None:
     damaged = segments(folder)[0]
     sound = damaged.read_bytes()
@@ -105,6 +106,7 @@ def test_a_quarantine_from_damage_to_repair(users: Lithify, folder: Path) -> Non
     assert len(users.records("scan", "users")) == 7
 
 
+@pytest.mark.slow
 def test_what_cannot_be_repaired_is_given_up_by_hand(users: Lithify, folder: Path) -> None:
     """The last resort: everything up to the damaged append goes, at an operator's word alone."""
     damaged = segments(folder)[0]
@@ -152,6 +154,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["topic", "manifest"])
 def test_a_damaged_numbered_file_is_named_beside_what_is_whole_and_the_exit_code_says_so(
     on_files: Lithify, folder: Path, suffix: str

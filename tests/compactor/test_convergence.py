@@ -66,6 +66,7 @@ def configurations(draw: st.DrawFn) -> dict[str, str]:
     return validate(settings)
 
 
+@pytest.mark.slow
 @given(configurations(), st.integers(0, 2**32 - 1))
 def test_any_configuration_comes_to_rest(settings: dict[str, str], seed: int) -> None:
     """Whatever was appended, asked for by hand and stamped with which time."""

@@ -90,6 +90,7 @@ def ended(*, whole: bool = False, status: Status = "failed") -> CompactorState:
     return state
 
 
+@pytest.mark.slow
 def test_a_heartbeat_beside_64_failed_jobs_of_400_ranges_is_small() -> None:
     """It was 14.3 MB while the history kept jobs whole, and is 0.13."""
     before, now = (len(encode(after(state, Heartbeat(EPOCH)))) for state in (ended(whole=True), ended()))
@@ -98,6 +99,7 @@ def test_a_heartbeat_beside_64_failed_jobs_of_400_ranges_is_small() -> None:
     assert len(encode(after(EMPTY, Heartbeat(EPOCH)))) < 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["failed", "cancelled", "completed"])
 def test_an_ended_job_still_tells_how_far_it_came(status: Status) -> None:
     info = compaction_info("t", 0, ended(status=status).history[-1], 0)

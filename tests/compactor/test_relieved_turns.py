@@ -120,6 +120,7 @@ def test_the_relief_that_finds_no_room_is_deferred_only_where_its_turn_was_for_a
     assert len(scene.service.reports()[0].jobs) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [TypeError("one odd record"), Unavailable("the store is down")])
 def test_a_fault_in_a_turn_of_the_relief_is_told_and_a_new_coordinator_relieves(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -152,6 +153,7 @@ def test_a_fault_in_a_turn_of_the_relief_is_told_and_a_new_coordinator_relieves(
     assert report.fault is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("turns_max", "outcome"), [(2, "stopped"), (1, "worked")])
 def test_a_pass_that_leaves_between_two_turns_was_told_to_stop_unless_it_had_all_its_turns(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, turns_max: int, outcome: str

@@ -23,6 +23,7 @@ COMPACT = {"cleanup.policy": "compact"}
 BIG_ROWS = 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_long_job_keeps_no_other_partition_waiting(
     warehouse: lithify.Warehouse, concurrency: int, monkeypatch: pytest.MonkeyPatch
@@ -51,6 +52,7 @@ def test_a_long_job_keeps_no_other_partition_waiting(
         assert eventually(lambda: lithify.Admin(warehouse).compactions("big0")[-1].status == "completed")
 
 
+@pytest.mark.slow
 def test_a_hot_partition_has_one_job_and_then_all_are_ranked_anew(
     warehouse: lithify.Warehouse, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

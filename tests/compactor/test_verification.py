@@ -1,5 +1,6 @@
 """Verification in stretches: each takes seconds, all of them answer as one look would, and what failed begins anew."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ NEVER: Any = None  # an engine that nobody starts
 
 class SlowReads:
     def __init__(self) -> None:
+        self._alone = threading.Lock()
         self.now_ms = 1_000_000
         self.inner = MemoryStore("verification", lambda: self.now_ms)
         self.reads = 0
@@ -34,8 +36,9 @@ class SlowReads:
     def read(self, key: str, start: int, length: int) -> bytes:
         if self.away:
             raise Unavailable("no answer")
-        self.now_ms += READ_MS
-        self.reads += 1
+        with self._alone:  # several are asked together
+            self.now_ms += READ_MS
+            self.reads += 1
         return self.inner.read(key, start, length)
 
 

@@ -21,6 +21,7 @@ from tests.e2e.workload import partition_files
 EAGER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
+@pytest.mark.slow
 def test_a_request_names_the_tier_that_comes_before_it(warehouse: lithify.Warehouse) -> None:
     part = warehouse.create_topic("users", 1, {**EAGER, "l0.segments.tier": "1000"}).partition(0)
     append_to(part, 2)

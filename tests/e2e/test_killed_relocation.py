@@ -57,6 +57,7 @@ def check_whole(place: Place, records: Records, described: tuple[int, int]) -> N
     assert place.records() == records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("becomes", ["another's", "unmounted"])
 def test_a_job_that_is_resumed_asks_again_whose_the_home_is(place: Place, becomes: str) -> None:
     """Before it uploads anything: the other warehouse would sweep it, or it would lie in an empty mount point."""

@@ -101,6 +101,7 @@ LOOKS = [
 ]
 
 
+@pytest.mark.slow
 def test_reading_works(folder: Path) -> None:
     look(folder)
     for words in LOOKS:

@@ -75,6 +75,7 @@ def test_when_its_home_is_away_or_refuses(
     assert relocation(warehouse).status == "completed"
 
 
+@pytest.mark.slow
 def test_when_the_partition_has_too_many_homes(warehouse: Warehouse) -> None:
     with patch("lithify.manifest.relocations.HOMES_MAX", 0):
         job = relocation(warehouse)

@@ -305,6 +305,7 @@ def test_who_comes_back_to_a_topic_that_is_gone_gets_its_end(scene: Scene) -> No
         scene.server().follow(Asked("t"))
 
 
+@pytest.mark.slow
 def test_clients_in_many_threads_get_everything_once() -> None:
     """A server that runs, two compactors' worth of writers, and clients that wait."""
     scene = Scene()

@@ -38,6 +38,7 @@ def test_the_change_log_is_what_its_readme_says(changes: pa.Table) -> None:
     assert len(set(changes.column("commit").to_pylist())) == 370
 
 
+@pytest.mark.slow
 def test_scans_are_the_trees_of_their_commits(any_warehouse: Warehouse, changes: pa.Table) -> None:
     part = any_warehouse.create_topic("leveldb", config={"cleanup.policy": "compact"}).partition(0)
     commits = changes.column("commit").to_pylist()

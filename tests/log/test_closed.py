@@ -70,6 +70,7 @@ def held(request: pytest.FixtureRequest, tmp_path: Path) -> Held:
     return Held(lithify.open(url, storage_options=options))
 
 
+@pytest.mark.slow
 def test_use_after_close_is_refused_alike(held: Held) -> None:
     held.warehouse.close()
     held.warehouse.close()

@@ -76,6 +76,7 @@ def test_a_partition_of_a_deleted_topic_is_not_found(
         use(part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collected", [False, True])
 def test_readers_and_writers_under_way_are_told(warehouse: Warehouse, collected: bool) -> None:
     part = made(warehouse)

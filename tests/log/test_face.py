@@ -216,6 +216,7 @@ def test_every_public_method_is_listed() -> None:
         assert public - internal <= set(SIGNATURES)
 
 
+@pytest.mark.slow
 def test_opening_a_warehouse_loads_no_engine_and_no_client() -> None:
     program = """
 import sys, lithify

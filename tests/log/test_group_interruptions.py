@@ -83,6 +83,7 @@ def plays(who: int, at: int) -> Interrupted:
     return interrupted
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:coroutine 'commit_many' was never awaited")  # interrupted just before that
 @pytest.mark.parametrize("who", [1, 2])
 def test_who_is_interrupted_at_any_line_leaves_the_others_whole(who: int) -> None:

@@ -51,6 +51,7 @@ def left_ms(topic: Topic, clock: HandClock) -> list[int]:
     return [max((pin.expires_at_ms or 0) - clock() for pin in part.checkpoints("scan")) for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_ms", [TTL_MS // 5, TTL_MS // 20, TTL_MS // 60])
 def test_a_query_that_reads_one_partition_for_long_keeps_the_others(
     warehouse: Warehouse, clock: HandClock, step_ms: int

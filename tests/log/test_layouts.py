@@ -123,6 +123,7 @@ def partition() -> Partition:
     return topic.partition(0)
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(tables())
 def test_every_layout_is_taken_as_it_is(given: tuple[pa.Table, list[tuple[Any, Any, Any]]]) -> None:
@@ -211,6 +212,7 @@ def repeated(shape: str, rows: int) -> pa.Table:
 SHAPES = ("binary", "string", "dictionary", "dictionary of views", "headers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [4_200, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1_100, 2_100))])
 def test_more_than_an_append_may_hold_is_refused_in_words(rows: int) -> None:
     """Of views Arrow's cast wraps around beyond 2 GiB; from 4 GiB on it even looks whole, and reading it crashes."""

@@ -76,6 +76,7 @@ def test_small_appends_beside_a_run_are_read_by_every_task_of_it(warehouse: Ware
         assert union(tasks, warehouse.store) == part.scan().read_all().to_pylist()
 
 
+@pytest.mark.slow
 def test_small_appends_alone_are_a_few_tasks_by_keys_and_as_many_as_asked_for_in_a_log(warehouse: Warehouse) -> None:
     with small_pieces(100, 0):
         part = warehouse.create_topic("t", config=COMPACTED).partition(0)

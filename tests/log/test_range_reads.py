@@ -60,6 +60,7 @@ def test_a_range_within_one_of_forty_segments_costs_two_reads(warehouse: Warehou
     assert opens.opened == Counter({opens.manifest.l0[20].id: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merged", [0, 10, 40])
 def test_the_ranges_of_a_scan_together_are_the_scan(warehouse: Warehouse, merged: int) -> None:
     opens = filled(warehouse)

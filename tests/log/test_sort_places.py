@@ -150,6 +150,7 @@ def test_partitions_that_never_end_keep_no_other_back(sorts: Sorts, hot: int, mo
         assert all(before + 1 == after for before, after in pairwise(offsets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacted", [False, True])
 def test_who_was_at_its_end_does_not_wait_for_those_that_catch_up(sorts: Sorts, compacted: bool) -> None:
     """Whether or not what came meanwhile was compacted before it is read."""

@@ -37,6 +37,7 @@ def read(partition: Partition) -> list[tuple[int, bytes | None]]:
     return [(record.offset or 0, record.key) for record in partition.read()]
 
 
+@pytest.mark.slow
 def test_workers_in_other_processes_write_what_one_commit_appends(tmp_path: Path) -> None:
     part, _ = opened(tmp_path)
     part.append(records("first"))

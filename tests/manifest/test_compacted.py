@@ -340,6 +340,7 @@ def operate(log: Log, letter: str, x: int, y: int) -> None:
             log.now_ms += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("played", everyday_and_slow([range(300)], [range(300, HISTORIES)]))
 def test_it_is_the_latest_record_of_each_key_and_nothing_else(played: range) -> None:
     """In histories of appends, merges of anything in either order, divided runs, and floors that rise."""

@@ -42,6 +42,7 @@ def commit_often(warehouse: lithify.Warehouse, times: int) -> None:
         part.append([lithify.Record(b"%d" % n, b"v")])
 
 
+@pytest.mark.slow
 def test_a_second_question_costs_what_looking_for_successors_costs(warehouse: lithify.Warehouse) -> None:
     warehouse.create_topic("users", probe=False)
     commit_often(warehouse, 300)

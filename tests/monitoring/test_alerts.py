@@ -65,6 +65,7 @@ def test_prometheus_accepts_the_rules() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_each_alert_fires_at_its_fault_and_none_before(tmp_path: Path) -> None:
     with scene(tmp_path / "scene") as place, prometheus(tmp_path / "prometheus", place.urls, FASTER) as asked:
         _healthy(asked, place)

@@ -272,6 +272,7 @@ def history(seed: int) -> World:
     return world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", seeds(2, 24))
 def test_a_stream_that_is_cut_and_continued_misses_nothing(chunk: int) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
@@ -283,6 +284,7 @@ def test_a_stream_that_is_cut_and_continued_misses_nothing(chunk: int) -> None:
             raise
 
 
+@pytest.mark.slow
 def test_the_histories_have_everything_in_them() -> None:
     """Streams that were continued, gaps, several lives of a topic, every kind of file."""
     worlds = [history(seed) for seed in range(CHUNK)]

@@ -111,6 +111,7 @@ def test_a_commit_that_is_repeated_after_its_segments_are_gone_appends_nothing()
     assert head_of(world) == head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbered", [False, True])
 def test_two_thousand_writes_of_a_day_are_appended_and_leave_no_application_behind(numbered: bool) -> None:
     """Their uploads all stand for a day: at the bound those that were appended first give way."""

@@ -111,7 +111,7 @@ def buckets(user: Endpoint) -> Iterator[tuple[str, str]]:
         user.delete_bucket(name)
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture
 def beside_a_bucket(request: pytest.FixtureRequest, user: Endpoint, buckets: tuple[str, str], tmp_path: Path) -> Place:
     """A warehouse in a folder or a bucket, whose cold home is another bucket."""
     hot, cold = (f"s3://{bucket}/{new_id()}" for bucket in buckets)
@@ -121,11 +121,12 @@ def beside_a_bucket(request: pytest.FixtureRequest, user: Endpoint, buckets: tup
 
 
 @COLD
+@pytest.mark.parametrize("beside_a_bucket", ["folder"], indirect=True)
 def test_local_beside_a_bucket(scenario: Scenario, local: Engine, beside_a_bucket: Place) -> None:
     play(scenario, scenario.layouts[-1], local, beside_a_bucket)
 
 
 @COLD
-@pytest.mark.parametrize("beside_a_bucket", ["bucket"], indirect=True)  # the local engine plays the folder, too
+@pytest.mark.parametrize("beside_a_bucket", ["bucket"], indirect=True)
 def test_spark_beside_a_bucket(scenario: Scenario, spark_session: "SparkSession", beside_a_bucket: Place) -> None:
     play(scenario, scenario.layouts[-1], SparkEngine(spark_session), beside_a_bucket)

@@ -145,6 +145,7 @@ def test_no_more_is_under_way_than_the_budget_says(monkeypatch: pytest.MonkeyPat
     assert max(most) <= ahead.AHEAD_BYTES_MAX + (2 << 20)  # what is needed now may come on top: a row group
 
 
+@pytest.mark.slow
 def test_a_run_is_read_as_far_ahead_as_the_budget_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "FAR_FETCH_BYTES_MAX", 1)  # each row group by itself
     monkeypatch.setattr(ahead, "EARLY_BYTES_MAX", 0)

@@ -91,6 +91,7 @@ def filled(store: FarStore) -> list[Any]:
     return [*appends(store, 3, 20), append(store, 100_000, 70_000), append(store, 200_000, 70_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize(("fault", "error"), [(died, Unavailable), (gone, NotFound), (lied, Corrupt)])
 def test_any_fetch_may_fail(fault: Any, error: type[LithifyError], reading: Any) -> None:
@@ -108,6 +109,7 @@ def test_any_fetch_may_fail(fault: Any, error: type[LithifyError], reading: Any)
         store.nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", [scan, log])
 def test_whoever_stops_leaves_nothing_behind(reading: Any) -> None:
     store = Faulty()

@@ -57,6 +57,7 @@ def test_the_undamaged_segment_passes_every_check() -> None:
     assert len(SegmentReader(with_body(body), "s", ref).row_groups) == 2
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found_and_none_gives_wrong_rows() -> None:
     body, ref = written()
     undetected = 0

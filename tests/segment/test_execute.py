@@ -163,6 +163,7 @@ def test_outputs_are_cut_at_the_target_and_between_keys_only() -> None:
         assert 300_000 * 0.7 < one.bytes < 300_000 * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value_bytes", "target_bytes"), [(30_000, 1 << 20), (1_000, 1 << 16), (200_000, 1 << 20)])
 def test_outputs_come_near_the_target_however_large_the_records(value_bytes: int, target_bytes: int) -> None:
     """Before, the size was looked at every 4,096 rows: one output of 60 MB where 1 MiB was asked for."""
@@ -348,6 +349,7 @@ class _FailingStore(MemoryStore):
         return self.outputs[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room_bytes", [0, 100, 200_000, 2_000_000, 1 << 40])
 def test_a_store_that_fails_is_reported_as_itself_and_the_output_given_up(room_bytes: int) -> None:
     outputs = [_FailingOutput(room_bytes)]

@@ -97,6 +97,7 @@ def model(dealt: list[list[Row]], rules: MergeRules) -> tuple[list[Row], list[in
     return sorted(kept, key=position if rules.order == "key" else (lambda row: row["offset"])), counts
 
 
+@pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(dealt=sources(), rules=RULES, size=st.sampled_from([1, 2, 3, 100]))
 def test_merge_by_key_is_the_model(dealt: list[list[Row]], rules: MergeRules, size: int) -> None:

@@ -192,6 +192,7 @@ DAMAGED: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True], ids=["one header", "several headers"])
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_changed_byte_is_noticed_or_changes_nothing(

@@ -207,9 +207,10 @@ class Ledger:
         begins = now is not None and (was is None or now.number > was.number)
         ends = was is not None and was.ended_at_ms is None
         if was is not None and ends and (begins or claims):  # nobody had ended it
-            self._failures[job.id] += 1
-            if was.ranges_done == 0 and self._began.get((job.id, was.number)) != process_of(author):
-                self._died(sources)
+            if self._began.get((job.id, was.number)) != process_of(author):  # and who began it is gone
+                self._failures[job.id] += 1
+                if was.ranges_done == 0:
+                    self._died(sources)
         elif now is not None and ends and now.ended_at_ms is not None and now.error is not None:
             self._ended(author, job, now.error)
         if now is not None and begins:

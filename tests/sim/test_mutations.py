@@ -33,6 +33,7 @@ def test_a_sabotage_changes_one_place(sabotage: object) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_each_sabotage_is_caught_by_its_seed_or_test() -> None:
     """In processes of their own: there the sources are imported sabotaged."""
     command = [sys.executable, "-m", "tests.sim.mutations", "replay"]
@@ -41,6 +42,7 @@ def test_each_sabotage_is_caught_by_its_seed_or_test() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_nothing_else_is_caught_by_these_seeds() -> None:
     """Else it was the judge's own fault that was caught, and no sabotage. test_sim.py plays the smaller ones."""
     seeds = {kept["seed"] for kept in RECORD.caught().values() if kept["seed"] >= SEEDS_PLAYED}

@@ -56,6 +56,7 @@ def test_a_failure_is_made_small_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_more_histories_break_no_rule_and_every_fault_rule_and_kind_of_commit_comes_about() -> None:
     """What is rare may come about in those alone that are played apart."""
     rules = {f"rule {rule}" for rule in RULES}
@@ -100,6 +101,7 @@ def test_a_seed_is_a_history_whatever_the_process() -> None:
     assert told_elsewhere(program) == {f"{[(f.steps, f.turns, f.counts) for f in map(play, (3, 5))]}\n"}
 
 
+@pytest.mark.slow
 def test_the_record_of_turns_is_the_history() -> None:
     """What makes failures small replays turns: played as recorded they come to the same."""
     first = play(8)

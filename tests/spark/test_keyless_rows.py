@@ -52,6 +52,7 @@ def values(topic: Topic) -> Counter[bytes | None]:
     return Counter(row.value for part in parts for row in part.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("first", "later", "grown"), [(4, 2, None), (1, 3, None), (4, 2, 5)])
 def test_an_attempt_with_another_number_of_tasks_completes_what_the_first_reached_in_part(
@@ -71,6 +72,7 @@ def test_an_attempt_with_another_number_of_tasks_completes_what_the_first_reache
         assert values(lithify.open(url).topic("t")) == expected
 
 
+@pytest.mark.slow
 def test_each_version_goes_to_the_next_partition(url: str, warehouse: lithify.Warehouse) -> None:
     """A stream whose batches are one task each filled partition 0 alone."""
     topic = warehouse.create_topic("t", partitions=3)

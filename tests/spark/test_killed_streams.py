@@ -16,7 +16,7 @@ from tests.processes import running
 from tests.spark.mortal import POINTS
 
 # Eleven Sparks, one after the other: on a machine that does other things, too, they take a quarter of an hour.
-pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark"), pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.soak, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 KEPT = {"cleanup.policy": "compact,delete", "min.compaction.lag.ms": "0"}
 UNBOUNDED = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -80,8 +80,8 @@ def test_every_record_is_written_once_however_often_it_is_killed(
     places, appended, retention = tmp_path / "checkpoint", 0, Retention(source, target)
     an_hour_ago = warehouse.driver.now_ms() - 3_600_000
     for turn, point in enumerate([*POINTS, *POINTS]):
-        append(source, appended, 90, an_hour_ago)
-        appended += 90
+        append(source, appended, 60, an_hour_ago)
+        appended += 60
         run(url, places, point)
         if turn == 3:
             source.alter(partitions=3)

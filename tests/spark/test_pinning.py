@@ -85,6 +85,7 @@ def test_a_manifest_that_nothing_pins_is_read_and_one_that_a_scan_pins_is_kept(
     assert pins(topic) == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_manifest_that_was_collected_is_said(url: str, warehouse: lithify.Warehouse) -> None:
     part = warehouse.create_topic("t").partition(0)
     head = part.snapshot().manifest_id

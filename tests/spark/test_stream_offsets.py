@@ -225,6 +225,7 @@ def test_a_query_that_begins_while_others_append_and_the_topic_grows(
     assert sorted(found) == [(int(n), at) for n, stop in end["offsets"].items() for at in range(begin.get(n, 0), stop)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("available_now", [False, True])
 @pytest.mark.parametrize("limit", [ALL, ReadMaxRows(1), ReadMaxRows(7)])
 @pytest.mark.parametrize("counts", [(2, 3, 5), (1, 4, 6, 7)])

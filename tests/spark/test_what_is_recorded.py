@@ -14,7 +14,7 @@ from lithify.testing.server import S3Server
 from tests.processes import running
 from tests.spark.recorded import CONTENTS, HEADER, KEY, SECRET, VALUE
 
-pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.soak, pytest.mark.long]
 
 
 def damage(warehouse: lithify.Warehouse, name: str) -> None:

@@ -71,6 +71,7 @@ def travelled(thing: Any) -> Any:
     return pickle.loads(body)
 
 
+@pytest.mark.slow
 def test_reads_streams_and_writes(monkeypatch: pytest.MonkeyPatch, connections: set[str]) -> None:
     with S3Server() as server:
         remote = Remote(server, monkeypatch)

@@ -290,6 +290,7 @@ def test_every_batch_is_looked_at(second: dict[str, Any]) -> None:
         for_append(pa.RecordBatch.from_pydict({"key": [{"a": 1}]} | second), names)
 
 
+@pytest.mark.slow
 def test_a_hundred_batches_leave_no_application_behind(url: str, warehouse: lithify.Warehouse) -> None:
     """A transaction for each batch write would fill a bounded list (RFC 0019, history 3)."""
     topic = warehouse.create_topic("t", config={"l0.segments.max": 1_000})

@@ -172,6 +172,7 @@ def kinds(front: Front) -> Counter[str]:
     return Counter(seen.method for seen in front.seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [False, True])
 @pytest.mark.parametrize("home", ["class:STANDARD_IA", "bucket"])
 def test_one_s3_copies_by_itself(
@@ -206,6 +207,7 @@ def test_one_s3_copies_by_itself(
         lithify_s3.delete_bucket(other)
 
 
+@pytest.mark.slow
 def test_where_no_checksum_is_told_the_copy_is_read_back(
     lithify_s3: S3Server, bucket: str, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ def test_where_no_checksum_is_told_the_copy_is_read_back(
     homes.close()
 
 
+@pytest.mark.slow
 def test_a_copy_that_the_store_made_wrong_is_deleted_and_the_source_is_not_blamed(
     lithify_s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +258,7 @@ def test_a_store_that_refuses_to_copy_gets_the_bytes(lithify_s3: S3Server, bucke
         homes.close()
 
 
+@pytest.mark.slow
 def test_other_credentials_or_another_endpoint_are_streamed(lithify_s3: S3Server, bucket: str, front: Front) -> None:
     other = lithify_s3.create_bucket()
     try:

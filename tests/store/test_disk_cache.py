@@ -111,6 +111,7 @@ def test_an_entry_of_another_length_is_noticed(cache: DiskCache, content: bytes)
     assert [ask(cache), ask(cache, fetch=never)] == [BODY, BODY]
 
 
+@pytest.mark.slow
 def test_the_oldest_goes_and_the_bound_holds(cache: DiskCache) -> None:
     for number in range(64):
         ask(cache, number)

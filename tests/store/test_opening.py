@@ -192,6 +192,7 @@ def test_a_spec_carries_what_is_no_secret() -> None:
     assert msgspec.json.decode(msgspec.json.encode(spec), type=StoreSpec) == spec
 
 
+@pytest.mark.slow
 def test_workers_of_this_machine_read_secrets_from_a_private_file(
     lithify_s3: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_one_create_is_one_request_with_one_of_three_outcomes(
     assert (found is not None) == stored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
     [
@@ -216,6 +217,7 @@ def test_gets_are_repeated_within_bounds(deed: Deed, fronted: FronterMaker) -> N
         store.get("k")
 
 
+@pytest.mark.slow
 def test_a_truncated_range_is_read_again(fronted: FronterMaker) -> None:
     store, front = fronted(concerns=lambda seen: seen.method == "GET")
     body = bytes(range(256)) * 100

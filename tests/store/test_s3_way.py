@@ -170,6 +170,7 @@ def test_amazons_own_endpoint_is_the_same_for_workers_and_keeps_its_ways(
         assert done["wanted"] == [f"bucket.{host}:443"]
 
 
+@pytest.mark.slow
 def test_a_redirect_to_elsewhere_is_not_followed(
     lithify_s3: S3Server, bucket: str, decoy: Front, clean: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def mode(path: str | Path) -> int:
 linux = pytest.mark.skipif(sys.platform != "linux", reason="files in memory are opened through /proc")
 
 
+@pytest.mark.slow
 @linux
 def test_a_killed_driver_leaves_no_secret_since_none_was_ever_on_disk(temporary: Path, drivers: Any) -> None:
     driver, credentials, stop = drivers("memory")

@@ -51,6 +51,7 @@ THERE = """
 
 @pytest.mark.soak
 @pytest.mark.parametrize("there", [False, True], ids=["whatever", "what is there"])
+@pytest.mark.long
 def test_what_is_generated_from_the_document_is_answered_as_it_says(
     there: bool, warehouse: lithify.Warehouse, serve: Callable[..., Served], tmp_path: Path
 ) -> None:

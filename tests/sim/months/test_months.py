@@ -35,6 +35,7 @@ def test_six_hours_break_no_bound() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_a_day_breaks_no_bound_and_comes_to_rest() -> None:
     found = play(0)
     assert found.violation is None, "python -m tests.sim.months --days 1"
@@ -60,6 +61,7 @@ def test_a_sabotage_changes_one_place(sabotage: Sabotage) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_each_sabotage_is_noticed() -> None:
     """In processes of their own: there the sources are imported sabotaged."""
     command = [sys.executable, "-m", "tests.sim.months.mutations"]
