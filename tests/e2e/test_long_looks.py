@@ -8,7 +8,7 @@ import lithify
 from lithify.compactor.policy import LEASE_MS
 from lithify.store.driver import Driver
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Outcome
+from lithify.store.port import Outcome, Store
 from tests.e2e.workload import CONFIG, Workload, scanned
 
 READ_MS = 4_000
@@ -29,6 +29,8 @@ class SlowLine:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+    view = Store.view  # a read, as any other
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         if self.stops is not None and key.endswith(".compactor") and b'"done":[' in body:
