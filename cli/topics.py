@@ -152,7 +152,12 @@ def alter(
             f"warning: {name}: most keys now belong to another partition; for those keys, scan and get show only "
             "records written from now on. scan --partition N shows the older records (docs/operations.md)"
         )
-    _tell(invocation.output, altered, f"topic {name} altered")
+    same = (altered.partitions, altered.config) == (before.partitions, before.config)
+    _tell(
+        invocation.output,
+        altered,
+        f"topic {name} is as it was: it had this already" if same else f"topic {name} altered",
+    )
 
 
 @command(topic, "delete-records")

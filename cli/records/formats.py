@@ -18,6 +18,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "check_format",
+    "check_target_format",
     "compressed",
     "decompressed",
     "format_of",
@@ -92,6 +93,16 @@ def check_format(url: str, given: str | None = None) -> None:
         raise InvalidRequest(
             f"{shown(url)}: .{suffix} is not a known format; use .{', .'.join(_FORMATS)}, or say which it is with "
             f"--format {'/'.join(FORMATS)}"
+        )
+
+
+def check_target_format(url: str, given: str | None) -> None:
+    """As `check_format`. And what is written is what its name says: whoever reads it goes by that."""
+    check_format(url, given)
+    suffix, _ = _suffixes(url)
+    if given is not None and _FORMATS.get(suffix, given) != given:
+        raise InvalidRequest(
+            f"{shown(url)} ends in .{suffix}, but --format says {given}: name it .{given}, or leave out --format"
         )
 
 

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from lithify.cli.records.bulk import file_system
 from lithify.cli.records.explained import explained_target
-from lithify.cli.records.formats import Format, check_format, compressed, format_of, is_parquet
+from lithify.cli.records.formats import Format, check_target_format, compressed, format_of, is_parquet
 from lithify.cli.records.lines import record_lines
 from lithify.segment.schema import RECORDS
 from lithify.store.disk import Disk, sync_folder
@@ -225,7 +225,7 @@ def open_sink(url: str, options: Mapping[str, Any], given: str | None = None) ->
         sink.finish()
         return
     name = shown(url)
-    check_format(url, given)
+    check_target_format(url, given)
     with explained_target(name):
         target = _target(url, options)
     pipe = _Pipe(target)

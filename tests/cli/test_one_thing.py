@@ -100,3 +100,18 @@ def test_who_waits_in_vain_is_told_to_start_a_compactor(
     assert f"'lithify compaction status {submitted['id']}'" in goes_on
     assert f"'lithify compaction cancel {submitted['id']}'" in goes_on
     assert interrupted == "lithify: interrupted"
+
+
+def test_a_second_request_for_everything_names_the_first(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users", "--partitions", "2", *COMPACTED)
+    lithify.ok("append", "users", "--partition", "1", input=changes(20))
+    submit = ("compaction", "submit", "users", "--full", "--partition")
+    first = lithify(*submit, "1")
+    assert not first.stderr
+    lithify("compaction", "submit", "users", "--full", "--partition", "0", "--json")  # the other one knows of none
+    again = lithify(*submit, "1")
+    (named,) = again.stderr.splitlines()
+    assert named.startswith(f"lithify: {first.stdout.split()[0]} asks for the same")
+    assert again.exit_code == 0
+    lithify.ok(*ONCE)
+    assert not lithify(*submit, "1").stderr

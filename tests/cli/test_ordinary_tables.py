@@ -199,6 +199,8 @@ def test_an_unknown_extension_is_refused(users: Lithify, tmp_path: Path) -> None
         assert not (tmp_path / name).exists()
     users.ok("export", "users", "--to", str(tmp_path / "out.txt"), "--format", "json")
     users.ok("append", "users", "--from", str(tmp_path / "out.txt"), "--format", "json")
+    said = "ends in .csv, but --format says parquet: name it .parquet, or leave out --format"
+    users.refused("export", "users", "--to", str(tmp_path / "out.csv"), "--format", "parquet", code=2, saying=said)
     users.refused("append", "users", "--format", "parquet", code=2, saying="Parquet cannot be read from a pipe")
     users.refused("export", "users", "--to", "-", "--format", "parquet", code=2, saying="name a file")
 

@@ -18,7 +18,9 @@ def test_a_topic_from_creation_to_deletion(lithify: Lithify) -> None:
         "config": {"cleanup.policy": "compact"},
     }
     assert lithify.json("topic", "list") == ["users"]
-    lithify.ok("topic", "alter", "users", "--config", "retention.ms=5", "--partitions", "3")
+    changes = ("--config", "retention.ms=5", "--partitions", "3")
+    assert "altered" in lithify.ok("topic", "alter", "users", *changes)
+    assert lithify.ok("topic", "alter", "users", *changes) == "topic users is as it was: it had this already\n"
     lithify.ok("topic", "alter", "users", "--unset", "cleanup.policy")
     described = lithify.json("topic", "describe", "users")
     assert described["config"] == {"retention.ms": "5"}
