@@ -1,7 +1,9 @@
 """The outermost command, and the handling of errors."""
 
+import atexit
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -110,8 +112,27 @@ def cli(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """The console script."""
+    codes: list[int] = []
+    atexit.register(_leave, codes)  # before all others, so that it comes after them
     guard_streams()
-    cli.main(prog_name="lithify")
+    try:
+        cli.main(prog_name="lithify")
+    except SystemExit as ended:
+        codes += [ended.code] if isinstance(ended.code, int) else []
+        raise
+
+
+def _leave(codes: list[int]) -> None:
+    """End the process with its code, here and now.
+
+    SUBTLE! 1. pyarrow reads a source ahead, in a thread of its own that calls Python. 2. The command ends, by an error
+    or a signal, and the interpreter with it. 3. The thread comes back from its read, and finds an interpreter that is
+    going away: the process aborts. Test: tests/cli/test_process.py::test_a_read_that_is_under_way_does_not_abort_it
+    """
+    for code in codes:
+        drain()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -158,3 +158,44 @@ def test_exit_codes_reach_the_shell(users: Lithify, words: tuple[str, ...], code
     with Process(users.url, *words) as process:
         assert process.end() == code
     assert "Traceback" not in "".join(process.said)
+
+
+READS_AHEAD = r"""
+import io
+import sys
+import time
+
+import pyarrow as pa
+from pyarrow import csv
+
+from lithify.cli.main import main
+
+
+class Rows(io.RawIOBase):
+    reads = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, into):
+        self.reads += 1
+        if self.reads > 1:
+            time.sleep(1)
+        count = len(into) // 4
+        into[: 4 * count] = b"a,1\n" * count
+        return 4 * count
+
+
+reader = csv.open_csv(pa.PythonFile(io.BufferedReader(Rows()), "r"))
+sys.argv = ["lithify", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["topic", "lits"], 2)])
+def test_a_read_that_is_under_way_does_not_abort_it(words: list[str], code: int) -> None:
+    """Without `_leave` it ends with -6."""
+    done = subprocess.run([sys.executable, "-c", READS_AHEAD, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert "lithify 0.1.0" in done.stdout if code == 0 else "No such command" in done.stderr
