@@ -41,7 +41,7 @@ def _show(output: Output, shown: "Manifest") -> None:
         ("cleaned to", shown.cleaned_to),
         ("compactor epoch", shown.compactor_epoch),
         ("last compacted", time_text(shown.last_compacted_at_ms) or "never"),
-        ("orphan floor", shown.orphan_floor),
+        ("orphan floor", f"{shown.orphan_floor} (uploads that began at an earlier manifest are refused)"),
         ("retired segments", f"{len(shown.retired)}, {size_text(sum(r.bytes for r in shown.retired))}"),
         ("producers", len(shown.producers)),
         ("transactions", len(shown.transactions)),

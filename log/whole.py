@@ -47,6 +47,9 @@ class Whole(Iterator[T], Generic[T]):
             self._failed = Unavailable(f"{self._where}: reading was interrupted before its end; read it again")
             raise
 
+    def __repr__(self) -> str:
+        return f"<iterator over {self._where}>"
+
     def close(self) -> None:
         self._first.clear()
         if isinstance(self._items, Generator):

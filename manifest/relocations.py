@@ -126,7 +126,6 @@ class CommitRelocation:
         left = [segment for segment in head.segments() if segment.id in copies]
         value = replace(
             head,
-            l0=moved(head.l0),
             runs=tuple(replace(run, segments=moved(run.segments)) for run in head.runs),
             retired=(*head.retired, *retire(left, number)),
             completed_jobs=jobs,
@@ -139,10 +138,10 @@ class CommitRelocation:
             return topic_gone(head)
         if head.config_at > self.config_at:
             return Unavailable(f"{where}: the topic was altered in the meantime; the job must be checked again")
-        live = {segment.id: segment for segment in head.segments()}
+        live = {segment.id: segment for run in head.runs for segment in run.segments}
         gone = [each for each, _ in self.copies if each not in live]
         if gone:
-            return InvalidRequest(f"{where}: {len(gone)} of its segments are no longer live ({min(gone)} …)")
+            return InvalidRequest(f"{where}: {len(gone)} of its segments are no longer in a run ({min(gone)} …)")
         if any(_as_it_was(copy, live[s]) != live[s] for s, copy in self.copies):
             return InvalidRequest(f"{where}: a copy is not what it was copied from")
         unknown = sorted({copy.home for _, copy in self.copies} - {HERE, *head.homes})

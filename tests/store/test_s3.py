@@ -217,7 +217,6 @@ def test_gets_are_repeated_within_bounds(deed: Deed, fronted: FronterMaker) -> N
         store.get("k")
 
 
-@pytest.mark.slow
 def test_a_truncated_range_is_read_again(fronted: FronterMaker) -> None:
     store, front = fronted(concerns=lambda seen: seen.method == "GET")
     body = bytes(range(256)) * 100
@@ -299,7 +298,6 @@ def many_keys(bucket: str) -> list[str]:
     return keys
 
 
-@pytest.mark.slow
 def test_lists_and_deletions_go_by_thousands(many_keys: list[str], fronted: FronterMaker) -> None:
     store, front = fronted()
     first = store.list("many/")
