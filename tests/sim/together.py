@@ -11,6 +11,7 @@ from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.reading import Reading
 from tests.sim import actors, services
 from tests.sim.alone import alone
+from tests.sim.brought_back import STAYS
 from tests.sim.cast import Actor, Climate
 from tests.sim.daemon import daemon
 from tests.sim.engine import Engine
@@ -34,7 +35,8 @@ FENCED_MAX = 3  # in a row, with no job done, recorded or ended between
 ROUND_MS = 4 * SERVED_PASS_MS + 1_000  # at most
 SHARES = (0.09, 0.08, 0.06, 0.02, 0.08, 0.03, 0.64)  # of histories that end with each scene
 RETIRING_APPENDS, RETIRING_MS, RETIRED_MS = 170, 1_400, 7_000
-RETIRING = {"cleanup.policy": "delete", "retention.records": "3", "compaction.paused": "true"}  # and nothing else
+# Nothing else is due; where records are deleted, they must not stay hot for longer than that.
+RETIRING = {"cleanup.policy": "delete", "retention.records": "3", "compaction.paused": "true"} | STAYS
 
 
 def together(world: World, site: Site, truth: Truth) -> None:
