@@ -133,7 +133,8 @@ class _Homes:
         if not away:
             return Check(name, "ok", f"answers; it is a home of {shown}")
         follows = "reads and compactions that need its segments fail, and nothing" if home in self._used else "nothing"
-        text = f"is away: {away}. Until it answers, {follows} moves there. It is a home of {shown}"
+        end = "" if away.endswith("?") else "."
+        text = f"is away: {away}{end} Until it answers, {follows} moves there. It is a home of {shown}"
         return Check(name, "failure", text, Fault.of(Unavailable(f"home {told(home)} {text}")))
 
     def _refused(self, homes: Homes, home: str) -> str:

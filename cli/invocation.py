@@ -58,6 +58,7 @@ class Invocation:
     warehouse_url: str | None = None
     url: str | None = None  # of a server to ask instead
     url_flag: bool = False  # given by a flag, not by a variable
+    warehouse_flag: bool = False
     storage_options: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
     as_json: bool = False
     wide: bool = False  # tables with all columns
@@ -94,6 +95,8 @@ class Invocation:
         if self._admin is None:
             from lithify.admin.client import Admin
 
+            if self.url_flag and self.warehouse_flag and self.warehouse_url:
+                raise InvalidRequest("give either --url or --warehouse")
             if self.url or survey_ms is None:
                 self._admin = Admin(self.url or self.warehouse())
             else:
@@ -225,8 +228,9 @@ def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
             invocation.storage_options |= parse_storage_options(value or ())
         elif value is not None and value is not False:
             setattr(invocation, name, value)
-            if name == "url" and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
-                invocation.url_flag = True
+            flag = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+            invocation.url_flag |= flag and name == "url"
+            invocation.warehouse_flag |= flag and name == "warehouse_url"
 
     return keep
 

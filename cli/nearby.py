@@ -47,7 +47,9 @@ def _of_folder(path: Path) -> str | None:
     else:
         nearby = [there.joinpath(name, *missing[1:]) for name in _alike(missing[0], inside)] + [there]
     meant = _meant((str(folder) for folder in nearby[:_LOOKED_AT_MAX]), {})
-    return meant or (f"the nearest folder that exists is {there}." if missing else "the folder has other things in it.")
+    if missing:
+        return meant or f"the nearest folder that exists is {there}."
+    return meant or "that folder exists, but it is not a warehouse."
 
 
 def _meant(urls: Iterable[str], options: Mapping[str, Any]) -> str | None:

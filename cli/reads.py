@@ -234,10 +234,10 @@ def get(invocation: Invocation, topic: str, key: str, is_base64: bool, checkpoin
 )  # fmt: skip
 @_partition
 @click.option(
-    "--log", "shape", flag_value="log", help="Every stored record. The default for topics that are not compacted."
+    "--log", "as_log", is_flag=True, help="Every stored record. The default for topics that are not compacted."
 )
 @click.option(
-    "--latest", "shape", flag_value="latest", help="The latest record of each key. The default for compacted topics."
+    "--latest", "as_latest", is_flag=True, help="The latest record of each key. The default for compacted topics."
 )
 @_checkpoint
 @option("engine", default=None, show_default="by size, for folders")
@@ -249,7 +249,8 @@ def export(
     target: str,
     given_format: str | None,
     partition: int | None,
-    shape: str | None,
+    as_log: bool,
+    as_latest: bool,
     checkpoint: str | None,
     engine: Literal["spark", "local"] | None,
     master: str | None,
@@ -261,8 +262,10 @@ def export(
     A folder gets many Parquet files and, last of all, _SUCCESS. Spark writes them if there is 1 GiB or more to read;
     --engine chooses.
     """
+    if as_log and as_latest:
+        raise InvalidRequest("give either --log or --latest")
     opened = invocation.warehouse().topic(topic)
-    latest = opened.parsed_config.compacted if shape is None else shape == "latest"
+    latest = as_latest or (opened.parsed_config.compacted and not as_log)
     if target.endswith("/"):
         if given_format not in (None, "parquet"):
             raise InvalidRequest("a folder gets Parquet files; leave out --format, or name a file")

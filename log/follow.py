@@ -89,7 +89,8 @@ def placed(where: str, offset: int | None, floor: int, end: int, reset: OffsetRe
     if reset == "error":
         wanted = "no position was given" if offset is None else f"offset {offset} lies outside the log"
         raise OffsetOutOfRange(
-            f"{where}: {wanted}, which holds offsets {floor} to {end}: choose one of them, or another auto_offset_reset"
+            f"{where}: {wanted}, which begins at {floor} and ends before {end}: choose one of these offsets, or "
+            "another auto_offset_reset"
         )
     return floor if reset == "earliest" else end
 
@@ -99,7 +100,7 @@ def bounded(snapshot: Snapshot, start: int | None, end: int | None, reset: Offse
     floor, log_end = snapshot.log_start_offset, snapshot.next_offset
     if start is not None and (type(start) is not int or not 0 <= start < floor or (type(end) is int and end < start)):
         return start, end
-    start = placed(repr(snapshot), start, floor, log_end, reset)
+    start = placed(snapshot.where, start, floor, log_end, reset)
     return start, max(start, end) if type(end) is int else end
 
 

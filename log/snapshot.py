@@ -72,7 +72,7 @@ class Snapshot:
 
     def __repr__(self) -> str:
         offsets = f"offsets {self.log_start_offset} up to {self.next_offset}"
-        return f"Snapshot({shortened(self._where)} at manifest {self.manifest_id}, {offsets})"
+        return f"Snapshot({shortened(self.where)} at manifest {self.manifest_id}, {offsets})"
 
     @property
     def manifest_id(self) -> int:
@@ -104,7 +104,7 @@ class Snapshot:
     def read(self, start_offset: int = 0, end_offset: int | None = None) -> Iterator[Record]:
         """Every stored record with start_offset ≤ offset < end_offset, in offset order, including superseded ones and
         tombstones (value None), without those below the log start offset. Raises OffsetOutOfRange."""
-        return whole_records(self.log(start_offset, end_offset), self._where)
+        return whole_records(self.log(start_offset, end_offset), self.where)
 
     def read_batches(self, start_offset: int = 0, end_offset: int | None = None) -> pa.RecordBatchReader:
         """As `read`, in batches with columns key, value, offset, timestamp_ms, headers."""
@@ -112,19 +112,19 @@ class Snapshot:
 
     def log(self, start_offset: int = 0, end_offset: int | None = None) -> Batches:
         """What `read_batches` reads."""
-        return Batches(RECORDS, Whole(self._in_offset_order(start_offset, end_offset), self._where))
+        return Batches(RECORDS, Whole(self._in_offset_order(start_offset, end_offset), self.where))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """The offset of the first record that is not older than `timestamp_ms`, as Kafka's offsetsForTimes; None: all
         are older. Records need not be in the order of their times. Values are not read."""
         if type(timestamp_ms) is not int:
-            raise InvalidRequest(f"{self._where}: timestamp_ms is a whole number of milliseconds since 1970")
+            raise InvalidRequest(f"{self.where}: timestamp_ms is a whole number of milliseconds since 1970")
         return self._looked_for(partial(offset_at, timestamp_ms=timestamp_ms))
 
     def offset_of_last(self, records: int) -> int:
         """The offset at which the last so many records begin; fewer, if there are not so many. Values are not read."""
         if type(records) is not int or records < 0:
-            raise InvalidRequest(f"{self._where}: give a number of records: 0 or more")
+            raise InvalidRequest(f"{self.where}: give a number of records: 0 or more")
         found = self._looked_for(partial(offset_of_last, count=records)) if records else None
         return self.next_offset if found is None else found
 
@@ -152,9 +152,9 @@ class Snapshot:
 
     def latest(self, tombstones: bool, low: bytes | None, high: bytes | None, columns: Iterable[str] | None) -> Batches:
         """What `scan` reads."""
-        asked = wanted(self._where, low=low, high=high, columns=columns, tombstones=tombstones)
+        asked = wanted(self.where, low=low, high=high, columns=columns, tombstones=tombstones)
         whole = self.task(asked)
-        return Batches(schema_of(whole.columns), Whole(self.batches(whole), self._where))
+        return Batches(schema_of(whole.columns), Whole(self.batches(whole), self.where))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
@@ -182,7 +182,7 @@ class Snapshot:
         order, at the price of a sort. Raises OffsetOutOfRange for a log that ends before `start_offset`.
         """
         asked = wanted(
-            self._where,
+            self.where,
             view=view,
             low=low,
             high=high,
@@ -193,7 +193,7 @@ class Snapshot:
             ordered=ordered,
         )
         whole = self.task(asked)
-        return self.cut(whole, target_of(self._where, tasks, target_bytes, [whole]))
+        return self.cut(whole, target_of(self.where, tasks, target_bytes, [whole]))
 
     def cut(self, whole: ReadTask, target_bytes: int) -> list[ReadTask]:
         """The tasks of `whole`, a task of this snapshot."""
@@ -258,7 +258,7 @@ class Snapshot:
         return self._get_many(keys, here_only=True)
 
     def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool) -> list[Record | None]:
-        wanted = check_keys(keys, self._where)
+        wanted = check_keys(keys, self.where)
         try:
             in_turn = sorted(set(wanted))  # in order: neighbours are found in the same rows
             found = self._points.latest(in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads)
@@ -268,7 +268,8 @@ class Snapshot:
         return [records.get(key) for key in wanted]
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """Topic and partition, as messages name them."""
         return f"{self._segments.keys.topic}/{self._segments.keys.partition}"
 
     def _start(self, start: int, *, beyond_the_end: bool) -> int:
@@ -277,11 +278,11 @@ class Snapshot:
             inside = f"from {self._floor} to {self.next_offset}"
             if self._floor == self.next_offset:
                 inside = f"from {self._floor}: it is empty"
-            raise OffsetOutOfRange(f"{self._where}: offset {start} is beyond the end of the log; read {inside}")
+            raise OffsetOutOfRange(f"{self.where}: offset {start} is beyond the end of the log; read {inside}")
         return max(start, self._floor)
 
     def _in_offset_order(self, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
-        check_offsets(self._where, start, end)
+        check_offsets(self.where, start, end)
         start = self._start(start, beyond_the_end=False)
         end = self.next_offset if end is None else min(end, self.next_offset)
         if start >= end:

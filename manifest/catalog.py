@@ -1,6 +1,7 @@
 """The topics of a warehouse: their configuration, creation and deletion (P21). Protocol coroutines."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
 from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
-from lithify.store.port import Folders, Head, NewId
+from lithify.store.port import Folders, Head, NewId, together
 
 __all__ = [
     "alter_topic",
@@ -45,7 +46,8 @@ KEEPING_KEYS = RETENTION_KEYS | {
     "cold.location",
     "cold.storage.class",
 }
-FOLDERS_LOOKED_AT_MAX = 64  # to tell a warehouse from a folder of something else
+FOLDERS_LOOKED_AT_MAX = 1_024  # to tell a warehouse from a folder of something else
+_AT_ONCE = 32
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:
@@ -77,12 +79,15 @@ async def topic_names() -> list[str]:
 
 async def ever_had_topics() -> bool:
     """Whether a topic was ever created here. One LIST per 1,000 folders, and one HEAD for each folder up to the first
-    topic's; but more than FOLDERS_LOOKED_AT_MAX folders are taken to be topics."""
+    topic's, after the first folder's many at once; but more than FOLDERS_LOOKED_AT_MAX folders are taken to be
+    topics."""
     names = await topic_names()
     if len(names) > FOLDERS_LOOKED_AT_MAX:
         return True
-    for name in names:
-        if await Head(topic_lineage(name).chain.key(1)) is not None:
+    starts = (0, *range(1, len(names), _AT_ONCE))
+    for start, end in pairwise((*starts, len(names)) if names else ()):
+        found = await together([Head(topic_lineage(name).chain.key(1)) for name in names[start:end]])
+        if any(each is not None for each in found):
             return True
     return False
 

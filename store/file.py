@@ -193,15 +193,15 @@ class FileStore(Store):
         """The filesystem's clock, read by touching a folder at most once a second.
 
         If this process may not write, the machine's clock is used instead. For a local folder it is the same clock; for
-        a file server's, retention appears earlier or later by the difference between the two. So it is as long as the
-        root does not exist: only a write makes it, so that a mistyped path leaves no folder behind.
+        a file server's, retention appears earlier or later by the difference between the two. So it is until something
+        was written here: whoever only looks leaves nothing behind, wherever the path leads.
         """
-        return self._clock.now() if self._begun() else machine_ms()
+        return self._clock.now() if self._written() else machine_ms()
 
-    def _begun(self) -> bool:
+    def _written(self) -> bool:
         if not self._found:
-            with explained(self._root), suppress(FileNotFoundError):
-                self._disk.stat(self._root)
+            with explained(self._temporary), suppress(FileNotFoundError, NotADirectoryError):
+                self._disk.stat(self._temporary)
                 self._found = True
         return self._found
 
@@ -290,14 +290,10 @@ class FileStore(Store):
     def _filesystem_ms(self) -> int:
         with explained(self._temporary):
             try:
-                try:
-                    self._disk.touch(self._temporary)
-                except FileNotFoundError:
-                    self._folders.make(self._temporary)
-                    self._disk.touch(self._temporary)
+                self._disk.touch(self._temporary)
                 return _modified_ms(self._disk.stat(self._temporary))
             except OSError as error:
-                if error.errno not in READ_ONLY:
+                if error.errno not in READ_ONLY and not isinstance(error, FileNotFoundError):  # somebody removed it
                     raise
                 return machine_ms()
 

@@ -33,6 +33,12 @@ class Entered(NamedTuple):
     wait_ms: int = 0  # before the problem is told
 
 
+_GIVE_TOKEN = (
+    "give a token: the header 'Authorization: Bearer TOKEN', or of the command line and Python the variable "
+    "LITHIFY_HTTP_TOKEN"
+)
+
+
 class Gate:
     """`tokens`: those in force now; None: none are configured, and whoever reaches the address may do everything."""
 
@@ -59,7 +65,7 @@ class Gate:
             return Entered(LOCAL)
         token = _token_of(headers)
         if not token:
-            problem = refusal(401, "Unauthorized", "give a token: Authorization: Bearer TOKEN")
+            problem = refusal(401, "Unauthorized", _GIVE_TOKEN)
             return Entered(problem=problem, headers={"WWW-Authenticate": "Bearer"})
         known = self._tokens().find(token)
         if known is None:

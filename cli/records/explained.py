@@ -87,7 +87,7 @@ def _told_by_others(error: Exception, name: str) -> LithifyError | None:
         case PermissionError():
             return AccessDenied(f"{name}: permission denied; check the permissions, or the credentials")
         case IsADirectoryError():
-            return InvalidRequest(f"{name} is a folder; name a file in it")
+            return InvalidRequest(f"{name} is a folder: write {name}/ for a folder of Parquet files, or name a file")
         case MemoryError() if not isinstance(error, pa.ArrowException):
             return Unavailable(f"{name}: not enough memory to read it; give this process more memory, and try again")
         case TimeoutError() | ConnectionError():  # clients raise it too, without an errno

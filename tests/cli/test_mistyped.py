@@ -43,8 +43,17 @@ def invocations() -> Iterator[tuple[str, ...]]:
 def test_every_command_names_a_mistyped_warehouse(on_files: Lithify, folder: Path, words: tuple[str, ...]) -> None:
     on_files.refused(*words, code=3, saying=f"there is no warehouse at {on_files.url}", input="")
     assert not folder.exists(), "looking for something makes nothing"
-    (folder / "photos").mkdir(parents=True)
+    (folder / "photos" / "2026").mkdir(parents=True)
+    (folder.parent / "music").mkdir()
+    before = set(folder.parent.rglob("*"))
     on_files.refused(*words, code=3, saying=f"there is no warehouse at {on_files.url}", input="")
+    assert set(folder.parent.rglob("*")) == before, "nor does looking around"
+
+
+def test_a_folder_of_very_many_others_is_no_warehouse(on_files: Lithify, folder: Path) -> None:
+    for number in range(300):
+        (folder / f"{number}").mkdir(parents=True)
+    on_files.refused("topic", "list", code=3, saying="That folder exists, but it is not a warehouse.")
 
 
 def test_the_warehouse_that_was_meant_is_named(folder: Path) -> None:
@@ -56,7 +65,8 @@ def test_the_warehouse_that_was_meant_is_named(folder: Path) -> None:
     told = Lithify(f"{elsewhere}/deep").refused("topic", "list", code=3, saying="there is no warehouse")
     assert f"The nearest folder that exists is {folder.parent}. To begin one there: 'lithify topic create'" in told
     (elsewhere / "deep" / "photos").mkdir(parents=True)
-    Lithify(f"{elsewhere}/deep").refused("topic", "list", code=3, saying="The folder has other things in it.")
+    said = "That folder exists, but it is not a warehouse."
+    Lithify(f"{elsewhere}/deep").refused("topic", "list", code=3, saying=said)
 
 
 def test_a_warehouse_in_s3_that_was_meant_is_named(lithify_s3: S3Server) -> None:

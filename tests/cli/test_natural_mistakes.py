@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -168,3 +169,27 @@ def test_a_value_given_twice_is_refused_and_a_setting_is_overridden(lithify: Lit
     twice = ("--format", "csv", "--key-column", "a", "--key-column", "b")
     lithify.refused("append", "users", *twice, input="a,b\n1,2\n", code=2, saying="--key-column takes one value")
     lithify.ok("compactor", "run", "--once", "--engine", "spark", "--engine", "local")
+
+
+def test_two_that_contradict_are_refused(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
+    both = ("--url", "http://127.0.0.1:1", "--warehouse", lithify.url)
+    lithify.refused("topic", "list", *both, code=2, saying="give either --url or --warehouse")
+    export = ("export", "users", "--to", "-", "--latest", "--log")
+    lithify.refused(*export, code=2, saying="give either --log or --latest")
+
+
+def test_a_folder_of_parquet_files_is_named_with_its_slash(lithify: Lithify, tmp_path: Path) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.refused(
+        "append", "users", "--from", str(tmp_path), code=2, saying=f"write {tmp_path}/ for a folder of Parquet"
+    )
+
+
+def test_an_offset_that_is_gone_is_told_with_those_that_are_there(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "users")
+    lithify.ok("append", "users", input='{"value": "a"}\n{"value": "b"}\n')
+    lithify.ok("topic", "delete-records", "users", "--before", "1", "--yes")
+    said = "users/0: offset 0 lies outside the log, which begins at 1 and ends before 2"
+    flags = ("--limit", "1", "--auto-offset-reset", "error")
+    lithify.refused("read", "users", "--from-offset", "0", *flags, code=10, saying=said)

@@ -80,7 +80,7 @@ def test_an_opening_that_is_refused_leaves_the_name_to_who_has_it(warehouse: War
     older.commit()
     before = part.describe().manifest_id
     part.delete_records(3)
-    with pytest.raises(OffsetOutOfRange, match="offset 2 lies outside the log, which holds offsets 3 to 4"):
+    with pytest.raises(OffsetOutOfRange, match="offset 2 lies outside the log, which begins at 3 and ends before 4"):
         part.consumer("c", auto_offset_reset="error")
     assert part.describe().manifest_id == before + 1  # the deletion
     assert shown(older.poll()) == [2, 3]  # it had read ahead
