@@ -49,6 +49,10 @@ class Delivery:
         self._batch = batch
         self._index = index
 
+    def __repr__(self) -> str:
+        state = "ended" if self._batch.outcome.done() else "on its way"
+        return f"<Delivery to partition {self.partition}, {state}: offset() tells more>"
+
     @property
     def partition(self) -> int:
         return self._batch.partition
