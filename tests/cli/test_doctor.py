@@ -25,6 +25,17 @@ def test_a_place_that_is_fit(on_files: Lithify) -> None:
     assert "fit" in on_files.ok("doctor", "--rounds", "1")
 
 
+@pytest.mark.parametrize("made", [(), ("photos/2026",)], ids=["no folder", "a folder of something else"])
+def test_of_a_mistyped_path_nothing_stays(on_files: Lithify, folder: Path, made: tuple[str, ...]) -> None:
+    for name in made:
+        (folder / name).mkdir(parents=True)
+    before = set(folder.parent.rglob("*"))
+    text = on_files.ok("doctor")
+    assert "there is no warehouse at" in " ".join(text.split())
+    assert "objects of the probe removed" in " ".join(text.split())
+    assert set(folder.parent.rglob("*")) == before
+
+
 def test_debt_that_nobody_pays(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
     """For long: old records that were appended just now are no reason to ask."""
     on_files.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
