@@ -81,6 +81,8 @@ def read(
     """Print every stored record of TOPIC in offset order, including tombstones, as lines of JSON."""
     if to_offset is not None and (follow or consumer is not None):
         raise InvalidRequest("--to-offset cannot be used with --follow or --consumer; use --limit N")
+    if to_offset is not None and from_offset is not None and to_offset < from_offset:
+        raise InvalidRequest(f"--to-offset {to_offset} must not be less than --from-offset {from_offset}")
     if checkpoint is not None and (follow or consumer is not None):
         raise InvalidRequest("--checkpoint cannot be used with --follow or --consumer: a checkpoint does not change")
     start = _start(from_offset, from_time, last)

@@ -175,6 +175,8 @@ def test_two_that_contradict_are_refused(lithify: Lithify) -> None:
     lithify.ok("topic", "create", "users")
     both = ("--url", "http://127.0.0.1:1", "--warehouse", lithify.url)
     lithify.refused("topic", "list", *both, code=2, saying="give either --url or --warehouse")
+    backwards = ("read", "users", "--from-offset", "3", "--to-offset", "1")
+    lithify.refused(*backwards, code=2, saying="--to-offset 1 must not be less than --from-offset 3")
     export = ("export", "users", "--to", "-", "--latest", "--log")
     lithify.refused(*export, code=2, saying="give either --log or --latest")
 
