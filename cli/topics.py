@@ -1,5 +1,6 @@
 """`lithify topic`: create, list, describe, alter, delete, delete-records."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.cli.partitions import describe_partition, home_lines, quarantine
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
-from lithify.manifest.config import config_table
+from lithify.manifest.config import config_table, parse
 from lithify.manifest.words import counted
 from lithify.store.errors import AlreadyExists, InvalidRequest
 
@@ -109,6 +110,7 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     less = ("bytes readable", "records stored", "compacted", "dirty ratio", "log start")
     output.table(columns, [_row(part) for part in info.partitions], less=less, prose=True)
     output.lines(home_lines(info))
+    output.lines(_kept_whole(info))
     for part in info.partitions:
         for alarm in filter(None, (quarantine(part), part.retention_pinned)):
             output.line(f"! {info.topic}/{part.partition}: {alarm}")
@@ -117,6 +119,18 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
     if found:
         show_consumers(output, found)
+
+
+def _kept_whole(info: "TopicInfo") -> Iterator[str]:
+    """Why more is readable than retention.records says."""
+    config = parse(info.config)
+    if config.deleting and config.retention_records >= 0:
+        for part in info.partitions:
+            if part.logical_rows > config.retention_records and not part.retention_pinned:
+                yield (
+                    f"{info.topic}/{part.partition}: retention.records={config.retention_records}, and "
+                    f"{counted(part.logical_rows, 'record')} can be read: those of one append go together"
+                )
 
 
 def _row(part: "PartitionInfo") -> tuple[object, ...]:

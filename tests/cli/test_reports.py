@@ -29,6 +29,15 @@ def damage(segment: Path) -> bytes:
     return sound
 
 
+def test_a_description_says_why_more_is_readable_than_retention_keeps(lithify: Lithify) -> None:
+    lithify.ok("topic", "create", "clicks", "--config", "retention.records=10")
+    lithify.ok("append", "clicks", "--batch-size", "10", input=changes(10))
+    assert "go together" not in lithify.ok("topic", "describe", "clicks")
+    lithify.ok("append", "clicks", input=changes(15))
+    kept = "clicks/0: retention.records=10, and 15 records can be read: those of one append go together"
+    assert kept in lithify.ok("topic", "describe", "clicks")
+
+
 def test_a_description_and_a_pass_show_what_is_stored_and_what_is_readable(lithify: Lithify) -> None:
     lithify.ok("topic", "create", "clicks", "--config", "retention.records=10")
     lithify.ok("append", "clicks", "--batch-size", "10", input=changes(30))
