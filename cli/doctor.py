@@ -4,9 +4,6 @@ import importlib.metadata
 import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -18,11 +15,10 @@ from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, size_text
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, attempt
-from lithify.store.errors import LithifyError, Unavailable
+from lithify.store.errors import Unavailable
 from lithify.store.urls import shown
 
 if TYPE_CHECKING:
-    from lithify.log.warehouse import Warehouse
     from lithify.store.probe import ProbeReport
 
 __all__ = ["doctor"]
@@ -63,6 +59,8 @@ class ServerDiagnosis(msgspec.Struct, frozen=True):
 def doctor(invocation: Invocation, rounds: int) -> int:
     """Probe the warehouse's store, and check versions, Java, clocks, free space, topics, their homes and overdue
     compaction. With --url: whether that server and its store answer, topics, their homes and overdue compaction."""
+    from lithify.store.probe import probe, probe_apart
+
     if invocation.url:
         return _ask(invocation)
     warehouse = invocation.warehouse()
@@ -72,7 +70,8 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         for part in (_versions(), _java(), _space()):
             checks += part
             tick(1)
-        report = _probed(warehouse, rounds)
+        begun = attempt(lambda: warehouse.begun)
+        report = (probe_apart if begun is False else probe)(warehouse.store, rounds)
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence
@@ -84,21 +83,6 @@ def doctor(invocation: Invocation, rounds: int) -> int:
     value = {"warehouse": found.warehouse, "checks": found.checks}
     output.answer(value, lambda: _show(output, found.warehouse, found.checks))
     return code_of(found)
-
-
-def _probed(warehouse: "Warehouse", rounds: int) -> "ProbeReport":
-    """A folder that is no warehouse yet, or a path where there is none, is tried in a folder of its own beside what is
-    there: of a mistyped path nothing stays."""
-    from lithify.store.file import FileStore
-    from lithify.store.probe import probe
-
-    path = Path(warehouse.url.removeprefix("file://"))
-    with suppress(LithifyError, OSError):
-        if warehouse.url.startswith("file://") and not warehouse.begun and (path.is_dir() or not path.exists()):
-            there = next(each for each in (path, *path.parents) if each.is_dir())
-            with TemporaryDirectory(prefix=".lithify-doctor-", dir=there) as folder:
-                return msgspec.structs.replace(probe(FileStore(folder), rounds), url=shown(warehouse.url))
-    return probe(warehouse.store, rounds)  # which says why it cannot be tried
 
 
 def _ask(invocation: Invocation) -> int:

@@ -12,17 +12,21 @@ both win. So rounds of simultaneous creates decide, and the object's body shows 
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, get_args
 
 import msgspec
 
 from lithify.store.driver import machine_ms, new_id, pause
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
+from lithify.store.file import FileStore
 from lithify.store.listing import objects
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
 
-__all__ = ["Finding", "ProbeCheck", "ProbeReport", "probe"]
+__all__ = ["Finding", "ProbeCheck", "ProbeReport", "probe", "probe_apart"]
 
 _WRITERS = 8
 _CREATES_MAX = 4
@@ -117,6 +121,18 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
     versioning = _versioning(store, not any(check.finding == "unsafe" for check in checks[1:3]))
     skew_ms, skew = _skew(store)
     return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms, _endpoint(store))
+
+
+def probe_apart(store: Store, rounds: int = 16) -> ProbeReport:
+    """As `probe`, where nothing was ever stored. A folder is tried in a folder of its own, in it or, if it is missing,
+    in the nearest one above it: of a mistyped path nothing stays."""
+    path = Path(store.url.removeprefix("file://"))
+    with suppress(OSError):
+        there = next(each for each in (path, *path.parents) if each.exists())
+        if store.url.startswith("file://") and there.is_dir():
+            with TemporaryDirectory(prefix=".lithify-probe-", dir=there) as folder:
+                return msgspec.structs.replace(probe(FileStore(folder), rounds), url=shown(store.url))
+    return probe(store, rounds)  # which says why it cannot be tried
 
 
 def _endpoint(store: Store) -> str:

@@ -175,7 +175,7 @@ def test_reading_where_the_log_no_longer_is(expired: Lithify) -> None:
     read = ("read", "old", "--from-offset", "1")
     assert [line["offset"] for line in expired.records(*read)] == [3]
     assert expired.records(*read, "--auto-offset-reset", "latest") == []
-    expired.refused(*read, "--auto-offset-reset", "error", code=10, saying="3 to 4")
+    expired.refused(*read, "--auto-offset-reset", "error", code=10, saying="begins at 3 and ends before 4")
     assert "offsets 1 to 2 expired unread" in expired.ok("consumer", "list", "old")
 
 

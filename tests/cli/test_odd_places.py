@@ -34,7 +34,7 @@ def test_a_folder_that_takes_no_others_is_told_once(
         (folder / name).mkdir(parents=True)
     monkeypatch.setattr(Disk, "make_folder", refuse)
     on_files.refused("topic", "create", "users", code=2, saying=f"no folder can be made in {folder}: use another place")
-    on_files.refused("topic", "list", code=1, saying=f"no folder can be made in {folder}: use another place (3 times)")
+    on_files.refused("topic", "list", code=3, saying="That folder exists, but it is not a warehouse.")
 
 
 def test_a_file_without_a_size_is_told_so() -> None:
