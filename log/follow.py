@@ -87,7 +87,7 @@ def placed(where: str, offset: int | None, floor: int, end: int, reset: OffsetRe
     if offset is not None and floor <= offset <= end:
         return offset
     if reset == "error":
-        wanted = "no position was given" if offset is None else f"offset {offset} lies outside the log"
+        wanted = "no position was given in the log" if offset is None else f"offset {offset} lies outside the log"
         raise OffsetOutOfRange(
             f"{where}: {wanted}, which begins at {floor} and ends before {end}: choose one of these offsets, or "
             "another auto_offset_reset"
