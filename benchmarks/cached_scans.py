@@ -8,7 +8,6 @@ CPU time is of the whole process, all threads. The home is an S3 server of this 
 once the cache is filled.
 """
 
-import argparse
 import random
 import statistics
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import lithify
+from benchmarks.quick import asks_quick
 from benchmarks.slow_home import server
 
 __all__ = ["Scans", "cached_scans"]
@@ -89,12 +89,9 @@ def cached_scans(folder: Path, quick: bool = False) -> Scans:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.cached_scans", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny data, two turns: does it work?")
+    quick = asks_quick("cached_scans", __doc__)
     with tempfile.TemporaryDirectory() as folder:
-        found = cached_scans(Path(folder), parser.parse_args().quick)
+        found = cached_scans(Path(folder), quick)
     cpu, wall = found.worse
     print(f"hot     CPU {found.hot_cpu:8.1f} ms            wall {found.hot_wall:8.1f} ms")
     print(f"cached  CPU {found.cached_cpu:8.1f} ms ({cpu:.2f} x)   wall {found.cached_wall:8.1f} ms ({wall:.2f} x)")

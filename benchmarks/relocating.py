@@ -7,7 +7,6 @@ same files by boto3; by turns, so that both see the same machine (docs/rfcs/0031
 A relocation reads what it copies, checks it, records each segment and commits; a plain copy does none of that.
 """
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import lithify
 from benchmarks.far_site import timed
+from benchmarks.quick import asks_quick
 from lithify.log.info import SegmentInfo
 from tests.endpoint import Endpoint
 from tests.rgw import running_rgw
@@ -101,12 +101,9 @@ def relocating(folder: Path, quick: bool = False) -> Moves:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.relocating", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny data, one turn: does it work?")
+    quick = asks_quick("relocating", __doc__)
     with tempfile.TemporaryDirectory() as folder:
-        found = relocating(Path(folder), parser.parse_args().quick)
+        found = relocating(Path(folder), quick)
     print(f"{found.bytes / 1e6:.0f} MB")
     for way in ("there", "back"):
         copied, moved = (found.rate(f"{what} {way}") for what in ("copied", "moved"))

@@ -7,7 +7,6 @@ answer and gives 1 MB/s, by turns with and without readers of what is cold; and 
 The warehouse is a folder, the home an S3 server of this machine behind a link (benchmarks/slow_link.py).
 """
 
-import argparse
 import itertools
 import statistics
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import lithify
+from benchmarks.quick import asks_quick
 from benchmarks.slow_link import slow_link
 from lithify.store.errors import Unavailable
 
@@ -174,12 +174,9 @@ def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.slow_home", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny data, one turn: does it work?")
+    quick = asks_quick("slow_home", __doc__)
     with tempfile.TemporaryDirectory() as folder:
-        for each in slow_home(Path(folder), parser.parse_args().quick):
+        for each in slow_home(Path(folder), quick):
             p50, p99 = each.worse
             print(
                 f"{each.what:8} home {each.beside:5} p50 {each.p50:7.2f} ms ({p50:.2f} x)  p99 {each.p99:7.2f} ms "

@@ -68,16 +68,15 @@ def submit(
     chosen = None if sources is None else [part.strip() for part in sources.split(",") if part.strip()]
     admin = invocation.admin()
     if full:
-        _tell_equal(admin, topic, numbers)
+        _tell_equal(admin, topic, partition)
     infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
     return tell_submitted(invocation, infos, wait=wait)
 
 
-def _tell_equal(admin: "Admin", topic: str, numbers: Iterable[int]) -> None:
+def _tell_equal(admin: "Admin", topic: str, partition: int | None) -> None:
     """Name the requests that ask for the same already, and that no compactor has accepted yet."""
-    for info in admin.readable_compactions(topic, statuses=("submitted",)).items:
-        everything = not info.total_sources and not info.destination  # no sources are named, and no home
-        if everything and int(info.id.split("/")[1]) in numbers:
+    for info in admin.readable_compactions(topic, partition, ("submitted",)).items:
+        if not info.total_sources and not info.destination:  # no sources are named, and no home
             warn(f"{info.id} asks for the same, and no compactor has accepted it yet; yours comes after it")
 
 

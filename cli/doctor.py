@@ -59,7 +59,7 @@ class ServerDiagnosis(msgspec.Struct, frozen=True):
 def doctor(invocation: Invocation, rounds: int) -> int:
     """Probe the warehouse's store, and check versions, Java, clocks, free space, topics, their homes and overdue
     compaction. With --url: whether that server and its store answer, topics, their homes and overdue compaction."""
-    from lithify.store.probe import probe, probe_apart
+    from lithify.store.probe import probe_apart
 
     if invocation.url:
         return _ask(invocation)
@@ -70,8 +70,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         for part in (_versions(), _java(), _space()):
             checks += part
             tick(1)
-        begun = attempt(lambda: warehouse.begun)
-        report = (probe_apart if begun is False else probe)(warehouse.store, rounds)
+        report = probe_apart(warehouse.store, rounds)
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence

@@ -1,14 +1,13 @@
 """The topics of a warehouse: their configuration, creation and deletion (P21). Protocol coroutines."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from lithify.manifest.commit import Already, Lineage, Next, Refused
 from lithify.manifest.config import parse, validate
-from lithify.manifest.each import commit_to_each, each
+from lithify.manifest.each import AT_ONCE, commit_to_each, each
 from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic
@@ -19,7 +18,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import bounds_before, retention_of
 from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
-from lithify.store.port import Folders, Head, NewId, together
+from lithify.store.port import Folders, Head, NewId
 
 __all__ = [
     "alter_topic",
@@ -47,7 +46,6 @@ KEEPING_KEYS = RETENTION_KEYS | {
     "cold.storage.class",
 }
 FOLDERS_LOOKED_AT_MAX = 1_024  # to tell a warehouse from a folder of something else
-_AT_ONCE = 32
 
 
 def topic_lineage(name: str) -> Lineage[TopicFile]:
@@ -84,12 +82,16 @@ async def ever_had_topics() -> bool:
     names = await topic_names()
     if len(names) > FOLDERS_LOOKED_AT_MAX:
         return True
-    starts = (0, *range(1, len(names), _AT_ONCE))
-    for start, end in pairwise((*starts, len(names)) if names else ()):
-        found = await together([Head(topic_lineage(name).chain.key(1)) for name in names[start:end]])
-        if any(each is not None for each in found):
+    if names and await _ever_made(names[0]):
+        return True
+    for start in range(1, len(names), AT_ONCE):
+        if any(await each(_ever_made, names[start : start + AT_ONCE])):
             return True
     return False
+
+
+async def _ever_made(name: str) -> bool:
+    return await Head(topic_lineage(name).chain.key(1)) is not None
 
 
 async def live_topic(lineage: Lineage[TopicFile], name: str) -> TopicFile:

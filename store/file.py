@@ -28,9 +28,9 @@ from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, Page, Store, StoreSpec
 from lithify.store.reserve import PIECES, Reserve
 
-__all__ = ["FileStore"]
+__all__ = ["TEMPORARY", "FileStore"]
 
-_TEMPORARY = ".lithify-tmp"
+TEMPORARY = ".lithify-tmp"
 _TEMPORARY_FILE = re.compile(r"[0-9a-f]{16}\.[0-9]+")  # as `_name_temporary` names them
 _RESERVE = "reserve"
 _PAGE_KEYS = 1000
@@ -51,7 +51,7 @@ class FileStore(Store):
 
     def __init__(self, root: str | os.PathLike[str], *, disk: Disk | None = None, reserve_pieces: int = PIECES) -> None:
         self._root = Path(os.path.abspath(root))
-        self._temporary = self._root / _TEMPORARY
+        self._temporary = self._root / TEMPORARY
         self._disk = disk or Disk()
         self._folders = Folders(self._disk, self._root)
         self._reserve = Reserve(self._disk, self._temporary / _RESERVE, reserve_pieces)
@@ -172,7 +172,7 @@ class FileStore(Store):
                 names = sorted(entry.name for entry in self._disk.scan(folder) if entry.is_folder)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return [name for name in names if prefix or name != _TEMPORARY]
+        return [name for name in names if prefix or name != TEMPORARY]
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Deletions are durable on return, including those of names that another process has just removed."""
@@ -218,7 +218,7 @@ class FileStore(Store):
         name, and nothing through a link: that folder may be anybody's."""
         removed = 0
         with explained(self._temporary):
-            if self._disk.resolve(self._temporary) != self._disk.resolve(self._root) / _TEMPORARY:
+            if self._disk.resolve(self._temporary) != self._disk.resolve(self._root) / TEMPORARY:
                 return removed
             try:
                 unfinished = [entry.name for entry in self._disk.scan(self._temporary) if _is_unfinished(entry)]
@@ -234,8 +234,8 @@ class FileStore(Store):
         return removed
 
     def _path(self, key: str) -> Path:
-        if check_key(key).partition("/")[0] == _TEMPORARY:
-            raise InvalidRequest(f"key {key!r} is not allowed: {_TEMPORARY} holds unfinished files")
+        if check_key(key).partition("/")[0] == TEMPORARY:
+            raise InvalidRequest(f"key {key!r} is not allowed: {TEMPORARY} holds unfinished files")
         return self._root / key
 
     def _require_room(self) -> None:
@@ -311,7 +311,7 @@ def _walk(disk: Disk, folder: Path, prefix: str, after: str, trail: tuple[Path, 
             beyond = key <= after and not after.startswith(key)
             left = (*trail, disk.resolve(folder)) if entry.is_link else trail
             back = entry.is_link and _leads_back(disk.resolve(folder / name), left)
-            if not beyond and not back and key != _TEMPORARY + "/":
+            if not beyond and not back and key != TEMPORARY + "/":
                 yield from _walk(disk, folder / name, key, after, left)
         elif key > after and entry.is_file:
             with suppress(FileNotFoundError):  # deleted after the folder was read

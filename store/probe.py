@@ -21,7 +21,7 @@ import msgspec
 
 from lithify.store.driver import machine_ms, new_id, pause
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.file import FileStore
+from lithify.store.file import TEMPORARY, FileStore
 from lithify.store.listing import objects
 from lithify.store.port import Outcome, Store
 from lithify.store.urls import shown
@@ -124,12 +124,12 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
 
 
 def probe_apart(store: Store, rounds: int = 16) -> ProbeReport:
-    """As `probe`, where nothing was ever stored. A folder is tried in a folder of its own, in it or, if it is missing,
-    in the nearest one above it: of a mistyped path nothing stays."""
+    """As `probe`. But a folder in which nothing was ever stored is tried in a folder of its own, in it or, if it is
+    missing, in the nearest one above it: of a mistyped path nothing stays."""
     path = Path(store.url.removeprefix("file://"))
     with suppress(OSError):
         there = next(each for each in (path, *path.parents) if each.exists())
-        if store.url.startswith("file://") and there.is_dir():
+        if store.url.startswith("file://") and there.is_dir() and not (path / TEMPORARY).exists():
             with TemporaryDirectory(prefix=".lithify-probe-", dir=there) as folder:
                 return msgspec.structs.replace(probe(FileStore(folder), rounds), url=shown(store.url))
     return probe(store, rounds)  # which says why it cannot be tried

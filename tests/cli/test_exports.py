@@ -269,7 +269,8 @@ def test_what_takes_no_writes_is_not_called_damaged(on_files: Lithify, target: s
 def test_a_name_that_ends_as_a_folder_s_is_none_of_a_file(on_files: Lithify, tmp_path: Path) -> None:
     on_files.ok("topic", "create", "users")
     (tmp_path / "old").mkdir()
-    on_files.refused("export", "users", "--to", f"{tmp_path}/old", code=2, saying="/old is a folder: write")
+    said = f"old is a folder: write {tmp_path}/old/ for a folder of Parquet files, or name a file"
+    on_files.refused("export", "users", "--to", f"{tmp_path}/old", code=2, saying=said)
     on_files.refused("export", "users", "--to", "", code=2, saying="an empty URL was given")
     assert not list((tmp_path / "old").iterdir())
 

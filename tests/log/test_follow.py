@@ -249,9 +249,8 @@ def test_where_a_read_begins(
     expire(clock)
     append(part, "2", "3")
     if found is None:
-        with pytest.raises(
-            OffsetOutOfRange, match=r"begins at 2 and ends before 4|beyond the end of the log; read from 2 to 4"
-        ):
+        said = "read from 2 to 4" if start == 5 else "begins at 2 and ends before 4"
+        with pytest.raises(OffsetOutOfRange, match=said):
             part.read(start, end, auto_offset_reset=reset)
         return
     assert shown(part.read(start, end, auto_offset_reset=reset)) == found
