@@ -13,6 +13,8 @@ from lithify.store.port import OutputFile
 
 __all__ = ["FileOutput", "forget", "write_all"]
 
+# Also the most that is written by one call. Linux 6 backs larger writes to ext4 with pages of 2 MiB, and looks for room
+# for them: once memory is in pieces, that takes six times as long.
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -45,9 +47,10 @@ class FileOutput(OutputFile):
         with memoryview(data) as view, explained(self._final):
             if self._broken:
                 raise self._given_up()
-            self._buffer += view.cast("B")
-            if len(self._buffer) >= _BUFFER_BYTES:
-                self._spill()
+            if len(self._buffer) + view.nbytes < _BUFFER_BYTES:
+                self._buffer += view.cast("B")
+            else:
+                self._spill(view)
             return view.nbytes
 
     def flush(self) -> None:
@@ -77,12 +80,16 @@ class FileOutput(OutputFile):
             if not self._broken:
                 self._discard()
 
-    def _spill(self) -> None:
-        """SUBTLE! An object that could not be written whole must not be closed as if it were: give it up at once. Test:
-        tests/store/test_disk_faults.py"""
+    def _spill(self, rest: bytes | memoryview = b"") -> None:
+        """Write what is buffered, and `rest`, of which no copy is made.
+
+        SUBTLE! An object that could not be written whole must not be closed as if it were: give it up at once. Test:
+        tests/store/test_disk_faults.py
+        """
         try:
             self._require()
             write_all(self._disk, self._descriptor, self._buffer)
+            write_all(self._disk, self._descriptor, rest)
         except BaseException:
             self._broken = True
             self._discard()
@@ -98,11 +105,11 @@ class FileOutput(OutputFile):
         forget(self._disk, self._temporary)
 
 
-def write_all(disk: Disk, descriptor: int, body: bytes | bytearray) -> None:
-    with memoryview(body) as view:
+def write_all(disk: Disk, descriptor: int, body: bytes | bytearray | memoryview) -> None:
+    with memoryview(body) as given, given.cast("B") as view:
         written = 0
         while written < len(view):
-            written += disk.write(descriptor, view[written:])
+            written += disk.write(descriptor, view[written : written + _BUFFER_BYTES])
 
 
 def forget(disk: Disk, temporary: Path) -> None:

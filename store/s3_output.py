@@ -37,7 +37,7 @@ class S3Output(OutputFile):
         self._repeats = repeats
         self._size = size
         self._put = put
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = bytearray()
         self._begun: Future[str] | None = None  # the upload's id
         self._pool: ThreadPoolExecutor | None = None
         self._running: set[Future[None]] = set()
@@ -61,7 +61,10 @@ class S3Output(OutputFile):
                 self._buffer += rest[:taken]
                 rest = rest[taken:]
                 self._guarded(self._send_part)
-            self._buffer += rest
+            if not self._buffer and isinstance(data, bytes) and len(data) == PART_BYTES:
+                self._buffer = data  # is a part, and needs no copy
+            else:
+                self._buffer += rest
             self._bytes += len(view)
             return len(view)
 

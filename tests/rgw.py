@@ -61,7 +61,7 @@ mon cluster log file = {folder}/cluster.log
 [osd]
 osd data = {folder}/osd
 osd objectstore = memstore
-memstore device bytes = 2147483648
+memstore device bytes = {memory_bytes}
 osd op num shards = 2
 osd op num threads per shard = 1
 [client.rgw]
@@ -122,13 +122,14 @@ class Rgw:
 
 
 @contextmanager
-def running_rgw(folder: Path) -> Iterator[Rgw]:
-    """Data and logs are in `folder`."""
+def running_rgw(folder: Path, *, memory_bytes: int = 2 << 30) -> Iterator[Rgw]:
+    """Its files are in `folder`, and its data in memory, up to `memory_bytes`."""
     monitor, gateway = _free_port(), _free_port()
     fsid, osd = str(uuid.uuid4()), str(uuid.uuid4())
     for name in ("mon", "osd", "rgw"):
         (folder / name).mkdir(parents=True)
-    text = _CONF.format(folder=folder, fsid=fsid, monitor=monitor, gateway=gateway, plugins=_plugins())
+    places = {"monitor": monitor, "gateway": gateway, "memory_bytes": memory_bytes}
+    text = _CONF.format(folder=folder, fsid=fsid, plugins=_plugins(), **places)
     (folder / "ceph.conf").write_text(text)
     rgw = Rgw(folder, gateway)
     caps = ["--cap", "mon", "allow *", "--cap", "osd", "allow *"]
