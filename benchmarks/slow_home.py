@@ -28,9 +28,14 @@ __all__ = ["Measured", "server", "slow_home"]
 
 RTT_MS, BYTES_PER_S = 2_000, 1_000_000
 READERS = 4
-ROUNDS, PER_ROUND = 8, 40
+ROUNDS, SLICE_S = 12, 0.4  # of each operation, alone and beside readers
 _SETTLED_S = 0.5  # the readers' first requests are under way
 _TOPIC = "users"
+
+
+class Points(NamedTuple):
+    p50: float
+    p99: float
 
 
 class Measured(NamedTuple):
@@ -38,15 +43,20 @@ class Measured(NamedTuple):
 
     what: str
     beside: str  # what went on meanwhile
-    p50: float
-    p99: float
-    alone_p50: float  # in the same turns, without readers
-    alone_p99: float
+    loaded: Points
+    alone: Points  # before it, in the same turns
+    again: Points  # after it
     cold_reads: int  # that readers began meanwhile
 
     @property
-    def worse(self) -> tuple[float, float]:
-        return self.p50 / self.alone_p50, self.p99 / self.alone_p99
+    def worse(self) -> Points:
+        """Than the mean of both alone, as a ratio: appends take longer from turn to turn, as manifests grow."""
+        return Points(*(mine * 2 / sum(pair) for mine, *pair in zip(self.loaded, self.alone, self.again, strict=True)))
+
+    @property
+    def noise(self) -> Points:
+        """How far the two measured alone are apart."""
+        return Points(*(max(pair) / min(pair) for pair in zip(self.alone, self.again, strict=True)))
 
 
 class _Place:
@@ -118,35 +128,43 @@ def _operations(place: _Place) -> Mapping[str, Callable[[], object]]:
     return {"append": append, "tail": tail, "hot get": lambda: part.get(next(hot))}
 
 
-def _times_ms(do: Callable[[], object], count: int) -> list[float]:
+def _times_ms(do: Callable[[], object], seconds: float) -> list[float]:
+    """Of each of the calls that fit into so many seconds."""
     times: list[float] = []
-    for _ in range(count):
-        began = time.perf_counter()
+    end = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < end:
         do()
         times.append((time.perf_counter() - began) * 1_000)
     return times
 
 
-def _measured(place: _Place, beside: str, rounds: int) -> list[Measured]:
+def _measured(place: _Place, beside: str, rounds: int, slice_s: float) -> list[Measured]:
+    """Each turn measures alone, with readers, and alone again: what differs between the two alone is noise."""
     operations = _operations(place)
-    alone: dict[str, list[float]] = {name: [] for name in operations}
-    loaded: dict[str, list[float]] = {name: [] for name in operations}
+    alone: dict[str, list[list[float]]] = {name: [] for name in operations}
+    loaded: dict[str, list[list[float]]] = {name: [] for name in operations}
+    again: dict[str, list[list[float]]] = {name: [] for name in operations}
     reads = 0
-    for name, do in operations.items():
-        _times_ms(do, 3)
-        alone[name].clear()
+    for do in operations.values():
+        _times_ms(do, slice_s)
     for _ in range(rounds):
         for name, do in operations.items():
-            alone[name] += _times_ms(do, PER_ROUND)
+            alone[name].append(_times_ms(do, slice_s))
         with place.readers() as begun:
             for name, do in operations.items():
-                loaded[name] += _times_ms(do, PER_ROUND)
+                loaded[name].append(_times_ms(do, slice_s))
             reads += begun()
-    return [Measured(name, beside, *_points(loaded[name]), *_points(alone[name]), reads) for name in operations]
+        for name, do in operations.items():
+            again[name].append(_times_ms(do, slice_s))
+    return [
+        Measured(name, beside, _points(loaded[name]), _points(alone[name]), _points(again[name]), reads)
+        for name in operations
+    ]
 
 
-def _points(times_ms: list[float]) -> tuple[float, float]:
-    return statistics.median(times_ms), statistics.quantiles(times_ms, n=100)[98]
+def _points(turns: list[list[float]]) -> Points:
+    """The medians, over the turns, of each turn's p50 and p99."""
+    return Points(*(statistics.median(statistics.quantiles(each, n=100)[point - 1] for each in turns) for point in (50, 99)))
 
 
 @contextmanager
@@ -162,25 +180,26 @@ def server() -> Generator[int]:
 
 
 def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
-    rounds, rows = (1, 200) if quick else (ROUNDS, 20_000)
+    rounds, slice_s, rows = (1, 0.05, 200) if quick else (ROUNDS, SLICE_S, 20_000)
     rtt_ms = 50 if quick else RTT_MS
     with server() as port:
         with slow_link(port, rtt_ms, BYTES_PER_S) as link:
             client = {"endpoint_url": f"http://127.0.0.1:{link}", "region_name": "us-east-1"}
             options = {"key": "test", "secret": "test", "client_kwargs": client}
             place = _Place(folder / "hot", "s3://cold/p", options, rows)
-            found = _measured(place, "slow", rounds)
-        return [*found, *_measured(place, "down", rounds)]  # the link has ended
+            found = _measured(place, "slow", rounds, slice_s)
+        return [*found, *_measured(place, "down", rounds, slice_s)]  # the link has ended
 
 
 def main() -> int:
     quick = asks_quick("slow_home", __doc__)
     with tempfile.TemporaryDirectory() as folder:
         for each in slow_home(Path(folder), quick):
-            p50, p99 = each.worse
             print(
-                f"{each.what:8} home {each.beside:5} p50 {each.p50:7.2f} ms ({p50:.2f} x)  p99 {each.p99:7.2f} ms "
-                f"({p99:.2f} x)  {each.cold_reads} cold reads begun"
+                f"{each.what:8} home {each.beside:5}"
+                f" p50 {each.loaded.p50:7.2f} ms ({each.worse.p50:.2f} x, noise {each.noise.p50:.2f} x)"
+                f"  p99 {each.loaded.p99:7.2f} ms ({each.worse.p99:.2f} x, noise {each.noise.p99:.2f} x)"
+                f"  {each.cold_reads} cold reads begun"
             )
     return 0
 
