@@ -164,7 +164,9 @@ def _measured(place: _Place, beside: str, rounds: int, slice_s: float) -> list[M
 
 def _points(turns: list[list[float]]) -> Points:
     """The medians, over the turns, of each turn's p50 and p99."""
-    return Points(*(statistics.median(statistics.quantiles(each, n=100)[point - 1] for each in turns) for point in (50, 99)))
+    return Points(
+        *(statistics.median(statistics.quantiles(each, n=100)[point - 1] for each in turns) for point in (50, 99))
+    )
 
 
 @contextmanager
