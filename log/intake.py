@@ -6,7 +6,7 @@ producer has had its records checked one at a time.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -141,9 +141,15 @@ class _Place(NamedTuple):
     first: int  # the index of the first record
 
 
+_OF_ONE: Final = {"have": "has", "are": "is"}
+
+
 def _refuse(bad: Flags, where: _Place, what: str) -> None:
+    """`what`: "have …", or "are …"."""
     rows = np.flatnonzero(bad)
     if len(rows):
+        verb, _, rest = what.partition(" ")
+        what = what if len(rows) > 1 else f"{_OF_ONE[verb]} {rest}"
         named = "row " if len(rows) == 1 else "rows "
         named += ", ".join(str(where.first + row) for row in rows[:_ROWS_NAMED])
         named += ", …" if len(rows) > _ROWS_NAMED else ""

@@ -10,6 +10,7 @@ from lithify.cli.records.formats import Format
 from lithify.cli.records.lines import parse_line
 from lithify.cli.records.roles import Roles, keyed_record
 from lithify.log.intake import timestamp_problem
+from lithify.log.layout import is_bytes
 from lithify.log.record import Record, record_bytes
 from lithify.store.errors import InvalidRequest
 
@@ -129,11 +130,24 @@ def _parquet(source: Source, how: How, passing: Passing) -> Iterator[Batch]:
     file = open_parquet(source)
     if how.roles.given:
         how.roles.check(file.schema_arrow.names, source.name)
+    else:
+        _check_contents(file.schema_arrow, source.name)
     passing.done = min(passing.count, file.metadata.num_rows)
     shape = how.roles.batch if how.roles.given else None
     found = parquet_tables(file, source.name, how.rows_max, passing.count, shape)
     of = file.metadata.num_rows
     return (Batch(rows.table, rows.first, rows.table.num_rows, rows.last, of) for rows in found)
+
+
+def _check_contents(schema: Any, name: str) -> None:
+    """Raises InvalidRequest if key or value are columns of something else than text or bytes."""
+    for column in ("key", "value"):
+        kind = schema.field(column).type if column in schema.names else None
+        if kind is not None and not is_bytes(kind):
+            raise InvalidRequest(
+                f"{name}: column {column!r} has type {kind}, not text or bytes: to store it as text (or JSON), say "
+                "--key-column key --value-column value. Nothing was appended"
+            )
 
 
 def _csv(source: Source, how: How, passing: Passing, largest: int) -> Iterator[Batch]:

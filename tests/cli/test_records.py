@@ -132,10 +132,20 @@ def test_parquet_rows_can_be_skipped(users: Lithify, tmp_path: Path) -> None:
 
 def test_a_parquet_file_that_does_not_fit_is_refused(users: Lithify, tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": [1.5], "value": [b"x"]}), tmp_path / "in.parquet")
-    users.refused("append", "users", "--from", str(tmp_path / "in.parquet"), code=2, saying="column 'key'")
+    said = "column 'key' has type double, not text or bytes: to store it as text (or JSON), say --key-column key"
+    users.refused("append", "users", "--from", str(tmp_path / "in.parquet"), code=2, saying=said)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 but not really PAR1")
     users.refused("append", "users", "--from", str(tmp_path / "bad.parquet"), code=2, saying="is not a Parquet file")
     assert users.ok("read", "users") == ""
+
+
+def test_what_the_refusal_of_numbers_says_can_be_done(users: Lithify, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": [1, 2], "value": [10, None]}), tmp_path / "in.parquet")
+    users.refused("append", "users", "--from", str(tmp_path / "in.parquet"), code=2, saying="'key' has type int64")
+    columns = ("--key-column", "key", "--value-column", "value")
+    users.ok("append", "users", "--from", str(tmp_path / "in.parquet"), *columns)
+    found = users.records("read", "users")
+    assert [(line["key"], line["value"]) for line in found] == [("1", "10"), ("2", None)]
 
 
 def test_a_source_that_is_not_there(users: Lithify, tmp_path: Path) -> None:

@@ -163,6 +163,6 @@ def test_more_passed_over_than_there_is_says_how_much_there_was(users: Lithify, 
 def test_a_row_of_parquet_is_named_by_its_number_in_the_file(users: Lithify, tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"key": ["a"] * 5, "value": ["1"] * 5, "timestamp_ms": [1, 1, 1, 1, -1]}), path)
-    told = users.refused("append", "users", "--from", str(path), "--batch-size", "3", code=2, saying="(row 5) have")
-    assert "(records 4 to 5): users: 1 of 2 records (row 5) have a timestamp_ms before 1970. None of this" in told
+    told = users.refused("append", "users", "--from", str(path), "--batch-size", "3", code=2, saying="(row 5) has")
+    assert "(records 4 to 5): users: 1 of 2 records (row 5) has a timestamp_ms before 1970. None of this" in told
     assert "appended. 3 records were" in told

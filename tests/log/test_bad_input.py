@@ -56,12 +56,12 @@ UNFIT = {
     "text in a header": ([Record(b"k", b"v", 1, (("h", SECRET),))], "headers"),  # pyright: ignore
     "half a character": ([Record(b"k", b"v", 1, (("\ud800", b""),))], "headers"),
     "no key": ([GOOD, Record(None, b"v"), GOOD, Record(None, b"v")], r"2 of 4 records \(rows 1, 3\) have no key"),
-    "no key in a table": (value(key=["k", None]), r"1 of 2 records \(row 1\) have no key"),
+    "no key in a table": (value(key=["k", None]), r"1 of 2 records \(row 1\) has no key"),
     "no keys in a table": (value(), r"2 of 2 records \(rows 0, 1\) have no key"),
-    "too large": ([GOOD, Record(b"k" * 50, b"v" * 51)], r"row 1\) are larger than max.message.bytes \(100\).* 101"),
+    "too large": ([GOOD, Record(b"k" * 50, b"v" * 51)], r"row 1\) is larger than max.message.bytes \(100\).* 101"),
     "too large by headers": ([Record(b"k", b"", 1, (("h" * 40, b"x" * 60),))], "larger than max.message.bytes"),
-    "too large in a table": (value(key=["k", "k" * 100]), r"row 1\) are larger"),
-    "old in a table": (value(key=["a", "b"], timestamp_ms=[5, -1]), r"row 1\) have a timestamp_ms before 1970"),
+    "too large in a table": (value(key=["k", "k" * 100]), r"row 1\) is larger"),
+    "old in a table": (value(key=["a", "b"], timestamp_ms=[5, -1]), r"row 1\) has a timestamp_ms before 1970"),
     "a null header": (
         value(key=["a", "b"], headers=pa.array([None, [None]], HEADER)),
         "headers hold a null entry",

@@ -38,9 +38,9 @@ def test_appends_obey_within_ten_seconds(
     clock.now_ms += TEN_SECONDS_MS - 1
     append(elsewhere)
     clock.now_ms += 1
-    with pytest.raises(InvalidRequest, match="have no key"):
+    with pytest.raises(InvalidRequest, match="has no key"):
         append(elsewhere)
-    with pytest.raises(InvalidRequest, match="have no key"):
+    with pytest.raises(InvalidRequest, match="has no key"):
         append(topic)
 
 
@@ -140,5 +140,5 @@ def test_a_clock_that_goes_back_makes_nothing_fresh(warehouse: Warehouse, clock:
     topic, elsewhere = warehouse.create_topic("t"), warehouse.topic("t")
     topic.alter({"cleanup.policy": "compact"})
     clock.now_ms -= 1
-    with pytest.raises(InvalidRequest, match="have no key"):
+    with pytest.raises(InvalidRequest, match="has no key"):
         elsewhere.append(KEYLESS)

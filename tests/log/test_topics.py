@@ -61,7 +61,7 @@ def test_altering_is_seen_at_once_here_and_elsewhere_when_described(warehouse: W
     topic.alter({"cleanup.policy": None, "segment.bytes": 1000})
     assert topic.config == {"retention.ms": "5", "segment.bytes": "1000"}
     topic.partition(0).append([Record(None, b"keyless")])
-    with pytest.raises(InvalidRequest, match="have no key"):
+    with pytest.raises(InvalidRequest, match="has no key"):
         elsewhere.partition(0).append([Record(None, b"keyless")])
     info = elsewhere.describe()
     assert (info.version, info.config) == (2, topic.config)

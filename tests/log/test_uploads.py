@@ -82,7 +82,7 @@ def test_tables_batches_and_readers_are_written_as_an_append_takes_them(tmp_path
 def test_what_an_append_refuses_a_worker_refuses(tmp_path: Path) -> None:
     part, store = opened(tmp_path)
     task = part.begin_upload()
-    with pytest.raises(InvalidRequest, match="have no key"):
+    with pytest.raises(InvalidRequest, match="has no key"):
         lithify.write_segment(store, task, [lithify.Record(None, b"secret")])
 
 

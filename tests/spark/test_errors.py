@@ -40,7 +40,7 @@ WHERE: dict[str, tuple[Callable[[Any, str], Any], str, type[Exception]]] = {
     "options of a read": (lambda s, u: read(s, u, vieww="log").collect(), "did you mean view", AnalysisException),
     "planning a read": (lambda s, u: read(s, u, topic="none").collect(), "topic none does not", AnalysisException),
     "columns of a write": (lambda s, u: write(s, u, (b"k",), "key binary"), "no column 'value'", AnalysisException),
-    "a task": (lambda s, u: write(s, u, (None, "v"), "key string, value string"), "have no key", PySparkException),
+    "a task": (lambda s, u: write(s, u, (None, "v"), "key string, value string"), "has no key", PySparkException),
     "the commit": (
         lambda s, u: write(s, u, ("k", "v"), "key string, value string", commitWaitMs="0"),
         "Nothing was appended",
