@@ -1,5 +1,6 @@
 """Whether anything hot waits for a cold home (RFC 0031): appends, tailing and hot gets beside a home that takes 2 s to
-answer and gives 1 MB/s, by turns with and without readers of what is cold; and with that home down.
+answer and gives 1 MB/s, by turns with and without readers of what is cold; and with that home down. Readers are four
+threads of the very process, which share its interpreter's lock, or of another.
 
     python -m benchmarks.slow_home             some minutes
     python -m benchmarks.slow_home --quick     does it work?
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,12 +25,16 @@ from benchmarks.quick import asks_quick
 from benchmarks.slow_link import slow_link
 from lithify.store.errors import Unavailable
 
-__all__ = ["Measured", "server", "slow_home"]
+__all__ = ["Measured", "read_for_ever", "server", "slow_home"]
+
+Readers = Callable[[], AbstractContextManager[None]]
 
 RTT_MS, BYTES_PER_S = 2_000, 1_000_000
 READERS = 4
 ROUNDS, SLICE_S = 12, 0.4  # of each operation, alone and beside readers
 _SETTLED_S = 0.5  # the readers' first requests are under way
+_STARTED_S = 3.0  # and their process has started
+_APART = "import ast, sys, benchmarks.slow_home as b; b.read_for_ever(sys.argv[1], ast.literal_eval(sys.argv[2]))"
 _TOPIC = "users"
 
 
@@ -46,7 +51,6 @@ class Measured(NamedTuple):
     loaded: Points
     alone: Points  # before it, in the same turns
     again: Points  # after it
-    cold_reads: int  # that readers began meanwhile
 
     @property
     def worse(self) -> Points:
@@ -85,30 +89,51 @@ class _Place:
         return lithify.open(self._folder, storage_options=self._options)
 
     @contextmanager
-    def readers(self) -> Generator[Callable[[], int]]:
-        """Threads that read what is cold again and again, in the very process. Yields how many reads they began."""
-        leave, begun = threading.Event(), itertools.count()
-        part = self._read_by.topic(_TOPIC).partition(0)
-
-        def read() -> None:
-            while not leave.is_set():
-                next(begun)
-                try:
-                    for _ in part.scan(low=b"cold-", high=b"cold-~"):
-                        pass
-                except Unavailable:
-                    leave.wait(_SETTLED_S)
-
-        threads = [threading.Thread(target=read, daemon=True) for _ in range(READERS)]
-        for thread in threads:
-            thread.start()
+    def readers(self) -> Generator[None]:
+        """Threads of this process."""
+        leave = threading.Event()
+        threads = _reading(self._read_by, leave)
         leave.wait(_SETTLED_S)
         try:
-            yield lambda: next(begun)
+            yield
         finally:
             leave.set()
             for thread in threads:
                 thread.join()
+
+    @contextmanager
+    def readers_apart(self) -> Generator[None]:
+        """Threads of another process, which has no part in this interpreter's lock."""
+        with subprocess.Popen([sys.executable, "-c", _APART, self._read_by.url, repr(self._options)]) as process:
+            try:
+                time.sleep(_STARTED_S)
+                yield
+            finally:
+                process.kill()
+
+
+def _reading(warehouse: lithify.Warehouse, leave: threading.Event) -> list[threading.Thread]:
+    """Threads that read what is cold again and again."""
+    part = warehouse.topic(_TOPIC).partition(0)
+
+    def read() -> None:
+        while not leave.is_set():
+            try:
+                for _ in part.scan(low=b"cold-", high=b"cold-~"):
+                    pass
+            except Unavailable:
+                leave.wait(_SETTLED_S)
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(READERS)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def read_for_ever(url: str, options: Mapping[str, object]) -> None:
+    """For `readers_apart`."""
+    for thread in _reading(lithify.open(url, storage_options=options), threading.Event()):
+        thread.join()
 
 
 def _operations(place: _Place) -> Mapping[str, Callable[[], object]]:
@@ -129,37 +154,39 @@ def _operations(place: _Place) -> Mapping[str, Callable[[], object]]:
 
 
 def _times_ms(do: Callable[[], object], seconds: float) -> list[float]:
-    """Of each of the calls that fit into so many seconds."""
+    """Of each of the calls that fit into so many seconds; of two at least."""
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while (began := time.perf_counter()) < end:
+    while (began := time.perf_counter()) < end or len(times) < 2:
         do()
         times.append((time.perf_counter() - began) * 1_000)
     return times
 
 
-def _measured(place: _Place, beside: str, rounds: int, slice_s: float) -> list[Measured]:
+def _measured(place: _Place, beside: str, readers: Readers, rounds: int, slice_s: float) -> list[Measured]:
     """Each turn measures alone, with readers, and alone again: what differs between the two alone is noise."""
     operations = _operations(place)
     alone: dict[str, list[list[float]]] = {name: [] for name in operations}
     loaded: dict[str, list[list[float]]] = {name: [] for name in operations}
     again: dict[str, list[list[float]]] = {name: [] for name in operations}
-    reads = 0
     for do in operations.values():
         _times_ms(do, slice_s)
     for _ in range(rounds):
         for name, do in operations.items():
             alone[name].append(_times_ms(do, slice_s))
-        with place.readers() as begun:
+        with readers():
             for name, do in operations.items():
                 loaded[name].append(_times_ms(do, slice_s))
-            reads += begun()
         for name, do in operations.items():
             again[name].append(_times_ms(do, slice_s))
     return [
-        Measured(name, beside, _points(loaded[name]), _points(alone[name]), _points(again[name]), reads)
-        for name in operations
+        Measured(name, beside, _points(loaded[name]), _points(alone[name]), _points(again[name])) for name in operations
     ]
+
+
+def _both(place: _Place, home: str, rounds: int, slice_s: float) -> list[Measured]:
+    here = _measured(place, f"home {home}, readers here", place.readers, rounds, slice_s)
+    return here + _measured(place, f"home {home}, readers apart", place.readers_apart, rounds, slice_s)
 
 
 def _points(turns: list[list[float]]) -> Points:
@@ -189,8 +216,8 @@ def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
             client = {"endpoint_url": f"http://127.0.0.1:{link}", "region_name": "us-east-1"}
             options = {"key": "test", "secret": "test", "client_kwargs": client}
             place = _Place(folder / "hot", "s3://cold/p", options, rows)
-            found = _measured(place, "slow", rounds, slice_s)
-        return [*found, *_measured(place, "down", rounds, slice_s)]  # the link has ended
+            found = _both(place, "slow", rounds, slice_s)
+        return [*found, *_both(place, "down", rounds, slice_s)]  # the link has ended
 
 
 def main() -> int:
@@ -198,10 +225,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for each in slow_home(Path(folder), quick):
             print(
-                f"{each.what:8} home {each.beside:5}"
+                f"{each.what:8} {each.beside:25}"
                 f" p50 {each.loaded.p50:7.2f} ms ({each.worse.p50:.2f} x, noise {each.noise.p50:.2f} x)"
                 f"  p99 {each.loaded.p99:7.2f} ms ({each.worse.p99:.2f} x, noise {each.noise.p99:.2f} x)"
-                f"  {each.cold_reads} cold reads begun"
             )
     return 0
 
