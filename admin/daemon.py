@@ -21,7 +21,7 @@ from lithify.store.errors import Fenced
 
 __all__ = ["Collecting", "Compacting", "Part", "leave_on_signals", "run_together"]
 
-_LEAVE = (signal.SIGTERM, signal.SIGINT)
+_LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 log = structlog.wrap_logger(logging.getLogger("lithify.service"))
 
@@ -122,8 +122,8 @@ def run_together(parts: Sequence[Part]) -> None:
 
 @contextmanager
 def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
-    """Within the block, the first SIGTERM or SIGINT calls `stop`, in a thread of its own; a second one ends the process
-    at once.
+    """Within the block each SIGTERM, SIGINT or SIGHUP calls `stop`, in a thread of its own. A second SIGTERM or SIGINT
+    ends the process at once. SIGHUP never does: it comes beside them, when a session ends.
 
     The signals are read from where the interpreter's C handler writes them. A Python handler runs only when the main
     thread executes bytecode: if the signal arrived just before that thread blocked, the handler never ran.
@@ -137,9 +137,10 @@ def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
             for number in numbers:
                 if number not in _LEAVE:
                     continue
-                if asked:
-                    os._exit(128 + number)
-                asked = True
+                if number != signal.SIGHUP:
+                    if asked:
+                        os._exit(128 + number)
+                    asked = True
                 stop()
 
     listener = threading.Thread(target=listen, name="lithify-signals", daemon=True)

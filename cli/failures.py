@@ -60,7 +60,13 @@ def exit_codes_table() -> str:
     rows = [(0, "", "done; a service ended as requested")]
     rows.append((FAILED, "", _DONE_IN_PART))
     rows += [(each.exit_code, each.kind, each.remedy) for each in error_classes()]
-    rows.append((HUNG_UP, "HungUp", "SIGHUP, when a terminal is closed: same as SIGTERM"))
+    rows.append(
+        (
+            HUNG_UP,
+            "HungUp",
+            "SIGHUP, when a terminal is closed: as SIGTERM; services and `read --follow` end with 0",
+        )
+    )
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
     rows.append((BROKEN_PIPE, "", "the program reading the output closed it (a broken pipe)"))
     rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves the old file"))

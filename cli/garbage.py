@@ -1,5 +1,6 @@
 """`lithify gc run`: one collection of garbage, each object with its reason; or for ever."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -80,15 +81,9 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
     columns = ("topic", "topic id", "#partition", "#objects", "#size", "#waiting", "#checkpoints expired")
     less = ("boundary", "topic id", "checkpoints expired")
     output.table((*columns, "#boundary", "error"), rows, less=less, lead="topic", prose=True)
-    listed = [("would delete", g) for g in report.deleted] if report.dry_run else []
-    listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
+    listed = list(_listed(report))
     if listed:
-        output.table(
-            ("", "object", "#size", "reason"),
-            [(what, g.key, size_text(g.bytes) if g.bytes else "not counted", g.reason) for what, g in listed],
-            lead="object",
-            prose=True,
-        )
+        output.table(("", "object", "#size", "reason"), listed, lead="object", prose=True)
     verb = "would delete" if report.dry_run else "deleted"
     output.line(f"{verb} {counted_text(len(report.deleted), 'object')}, {size_text(report.bytes_deleted)}")
     waiting = sum(part.waiting for part in report.partitions)
@@ -99,6 +94,17 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
         output.line(f"{verb} {count_text(report.temporaries)} temporary {what} that killed processes left")
     if report.fault:
         output.line(f"temporary files and uploads of killed processes could not be removed: {report.fault.text}")
+
+
+def _listed(report: "GcReport") -> Iterator[tuple[str, str, str, str]]:
+    """Rows. A reason that is that of the row before is not told again: a home of another warehouse has one for all."""
+    listed = [("would delete", garbage) for garbage in report.deleted] if report.dry_run else []
+    listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
+    before = ""
+    for what, garbage in listed:
+        size = size_text(garbage.bytes) if garbage.bytes else "not counted"
+        yield what, garbage.key, size, "as above" if garbage.reason == before else garbage.reason
+        before = garbage.reason
 
 
 _THEY = ("wait", "they stay", "them", "the first of them")

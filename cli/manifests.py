@@ -26,12 +26,13 @@ def manifest() -> None:
 @click.option("--number", type=click.IntRange(1), help="This manifest. Default: the head.")
 def show(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
     """Show the manifest of a partition of TOPIC. With --json: the stored bytes."""
+    if not invocation.as_json:
+        _show(invocation.output, invocation.admin().manifest(topic, partition, number))
+        return
+    # Not decoded: an operator may have to see a file that lithify cannot read.
+    invocation.warehouse()  # only there are the bytes: refuses --url
     stored = invocation.admin().manifest_file(topic, partition, number)
-    if invocation.as_json:
-        # Not decoded: an operator may have to see a file that lithify cannot read.
-        click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
-    else:
-        _show(invocation.output, stored.decoded())
+    click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
 
 
 def _show(output: Output, shown: "Manifest") -> None:

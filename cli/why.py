@@ -69,7 +69,7 @@ def _verdict(version: "KeyVersion") -> str:
                 "left behind when the topic grew, and the key moved to another partition; 'scan --partition' shows it"
             )
         case _:
-            text = "no longer in the log; only readers of a checkpoint see it"
+            text = "no longer in the log; only those who read what keeps it see it"
             return text if version.superseded_by is None else f"{by}, and {text}"
 
 

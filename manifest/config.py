@@ -214,7 +214,8 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "compaction.output.bytes": (
         str(256 * MIB),
         whole_number(1024),
-        "size at which a compaction cuts its output segments",
+        "a compaction begins another output segment after about so many bytes, the last 4 MiB counted before "
+        "compression; each key range ends one, too",
     ),
     "compaction.attempts.max": (
         "10",

@@ -92,7 +92,7 @@ def check_home_name(home: str) -> None:
         return
     scheme, separator, rest = spelled(home).partition("://")
     if not separator and home.startswith("/"):
-        raise InvalidRequest(f"home {home[:300]!r} is a path: a folder's URL is file://{home[:300]}")
+        raise InvalidRequest(f"home {home[:300]!r} is a path, and must be a URL: write file://{home[:300]}")
     if scheme == "file" and separator and rest and not rest.startswith("/"):
         raise InvalidRequest(
             f"home {shown(home)[:300]!r} names a host, {rest.partition('/')[0][:100]!r}, not a folder of this machine: "

@@ -4,7 +4,8 @@
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,9 +19,11 @@ from lithify.cli.records.formats import parquet_name
 from lithify.cli.records.parts import Where, check_travels, in_parts, travelling, where_to_work
 from lithify.cli.records.sinks import open_sink
 from lithify.log.read_task import read_task
+from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
+from lithify.log.topic_snapshot import TopicSnapshot
 from lithify.segment.read_task import ReadTask, homes_needed
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.homes import Homes
 from lithify.store.opening_homes import opened_spec
 from lithify.store.port import StoreSpec
@@ -46,28 +49,34 @@ def export_folder(
     """Write the topic, or one partition of it, to the folder `target`, which ends in "/" and must be empty; returns the
     number of records. Pins what it reads. Raises as exports to files do, and InvalidRequest if the folder has files."""
     _check_empty(target, options)
-    tasks = _planned(topic, latest, partition, checkpoint)
-    where = where_to_work(where, sum(task.bytes for task in tasks))
-    if where.engine == "spark":
-        spec = homes.spec(homes_needed(tasks))
-        check_travels(spec)
-        part = functools.partial(_on_worker, tasks, spec, target, travelling(target, options))
-    else:
-        part = functools.partial(_written, tasks, homes, target, dict(options))
-    rows = sum(msgspec.json.decode(reply, type=int) for reply in in_parts(part, len(tasks), where))
+    with _held(topic, partition, checkpoint) as found:
+        tasks = found.plan(view="latest" if latest else "log")
+        where = where_to_work(where, sum(task.bytes for task in tasks))
+        if where.engine == "spark":
+            spec = homes.spec(homes_needed(tasks))
+            check_travels(spec)
+            part = functools.partial(_on_worker, tasks, spec, target, travelling(target, options))
+        else:
+            part = functools.partial(_written, tasks, homes, target, dict(options))
+        rows = sum(msgspec.json.decode(reply, type=int) for reply in in_parts(part, len(tasks), where))
     with open_sink(target + _DONE, options):
         pass
     return rows
 
 
-def _planned(topic: Topic, latest: bool, partition: int | None, checkpoint: str | None) -> list[ReadTask]:
-    view = "latest" if latest else "log"
-    if partition is None:
-        whole = topic.snapshot(HELD_FOR) if checkpoint is None else topic.pinned(checkpoint)
-        return whole.plan(view=view)
-    part = topic.partition(partition)
-    found = part.snapshot(ttl=HELD_FOR) if checkpoint is None else part.pinned(checkpoint)
-    return found.plan(view=view)
+@contextmanager
+def _held(topic: Topic, partition: int | None, checkpoint: str | None) -> Generator[Snapshot | TopicSnapshot]:
+    """What is exported; pinned within the block, if no checkpoint does that."""
+    place = topic if partition is None else topic.partition(partition)
+    if checkpoint is not None:
+        yield place.pinned(checkpoint)
+        return
+    found = place.snapshot(ttl=HELD_FOR)
+    try:
+        yield found
+    finally:
+        with suppress(LithifyError):  # it expires
+            found.release()
 
 
 def _check_empty(target: str, options: Mapping[str, Any]) -> None:

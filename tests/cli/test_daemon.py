@@ -168,7 +168,7 @@ def test_logs_go_to_standard_error_in_both_forms(capsys: pytest.CaptureFixture[s
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_heard_while_the_main_thread_cannot(number: signal.Signals) -> None:
     """A thread that is about to block is not interrupted any more: shut out here for certain, by its mask."""
     stopped = threading.Event()
@@ -179,6 +179,21 @@ def test_a_signal_is_heard_while_the_main_thread_cannot(number: signal.Signals) 
             assert stopped.wait(60)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, shut_out)
+
+
+def test_a_session_that_ends_sends_two_signals_and_still_there_is_time_to_leave() -> None:
+    heard: list[int] = []
+    twice = threading.Event()
+
+    def stop() -> None:
+        heard.append(len(heard))
+        if len(heard) == 4:
+            twice.set()
+
+    with leave_on_signals(stop):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+        assert twice.wait(60)
 
 
 def test_outside_of_it_signals_are_as_before() -> None:

@@ -9,10 +9,11 @@ import pytest
 from pyspark import cloudpickle
 
 import lithify as product
-from lithify.cli.records import folder_imports
+from lithify.cli.records import folder_exports, folder_imports
 from lithify.cli.records.folder_imports import cut
 from lithify.cli.records.parts import Where, check_travels, travelling, where_to_work
 from lithify.log.partition import Partition
+from lithify.log.read_task import read_task
 from lithify.store.errors import CommitUnknown, InvalidRequest, Unavailable
 from lithify.store.port import StoreSpec
 from lithify.testing.server import S3Server
@@ -157,6 +158,32 @@ def test_what_was_exported_is_what_the_topic_has(lithify: Lithify, files: Path, 
         if not flags:
             found = dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
             assert found == {key.encode(): value.encode() for key, value in latest(lithify, "t").items()}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_export_lets_go_of_what_it_pinned(
+    lithify: Lithify, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    lithify.ok("topic", "create", "t", "--partitions", "2", *KEPT)
+    lithify.ok("append", "t", "--from", f"{files}/")
+    pins: list[int] = []
+
+    def pinned() -> int:
+        with product.open(lithify.url) as warehouse:
+            topic = warehouse.topic("t")
+            return sum(len(topic.partition(number).checkpoints("scan")) for number in range(2))
+
+    def read(*words: Any) -> Any:
+        pins.append(pinned())
+        if fails:
+            raise Unavailable("the store went away")
+        return read_task(*words)
+
+    monkeypatch.setattr(folder_exports, "read_task", read)
+    exported = lithify("export", "t", "--to", f"{tmp_path}/out/", "--engine", "local")
+    assert exported.exit_code == (7 if fails else 0)
+    assert set(pins) == {2}
+    assert pinned() == 0
 
 
 def test_a_folder_with_files_in_it_is_not_written_to(lithify: Lithify, files: Path, tmp_path: Path) -> None:

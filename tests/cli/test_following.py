@@ -180,7 +180,7 @@ def test_reading_where_the_log_no_longer_is(expired: Lithify) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_with_its_position_committed(on_files: Lithify, number: signal.Signals) -> None:
     on_files.ok("topic", "create", "users")
     on_files.ok("append", "users", input=changes(3))

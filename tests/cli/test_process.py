@@ -83,6 +83,23 @@ def test_a_service_that_is_told_to_leave_records_and_leaves(users: Lithify) -> N
     assert len(users.records("scan", "users")) == 32_000
 
 
+STAYS: dict[str, tuple[str, ...]] = {
+    "compactor run": tuple(SERVICE),
+    "gc run": ("gc", "run", "--log-format", "json"),
+    "serve": ("serve", "--http", "127.0.0.1:0", "--log-format", "json"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", STAYS)
+def test_a_service_leaves_when_its_terminal_goes_away(users: Lithify, command: str) -> None:
+    with Process(users.url, *STAYS[command]) as service:
+        service.until("started")
+        service.of.send_signal(signal.SIGHUP)
+        assert service.end() == 0
+    assert json.loads(service.said[-1])["event"] == "left"
+
+
 @pytest.mark.slow
 def test_a_second_signal_ends_it_at_once(users: Lithify) -> None:
     with Process(users.url, *SERVICE, "--initial-delay-ms", "0", "--no-gc") as service:

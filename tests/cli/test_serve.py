@@ -72,9 +72,11 @@ def test_the_commands_for_operators_through_a_server(on_files: Lithify) -> None:
         assert far.json("gc", "run", "--once", "--dry-run") == on_files.json("gc", "run", "--once", "--dry-run")
         missing = far("topic", "describe", "nobody")
         assert (missing.exit_code, missing.stderr) == (3, on_files("topic", "describe", "nobody").stderr)
-        store_only = far("append", "users", input="{}")
-        assert store_only.exit_code == 2
-        assert "give --warehouse URL, not --url" in store_only.stderr
+        assert far.ok("manifest", "show", "users") == on_files.ok("manifest", "show", "users")
+        for words in (["append", "users"], ["manifest", "show", "users", "--json"]):
+            store_only = far(*words, input="{}")
+            assert store_only.exit_code == 2
+            assert "give --warehouse URL, not --url" in store_only.stderr
 
 
 @pytest.mark.slow

@@ -73,3 +73,18 @@ def test_a_person_is_told(lithify: Lithify) -> None:
     lithify.ok("compactor", "run", "--once", "--engine", "local")
     assert "2 replaced segments wait for the next collection, or" in lithify.ok(*at_once)
     assert "replaced segment" not in lithify.ok(*at_once)
+
+
+def test_a_reason_is_told_once(lithify: Lithify) -> None:
+    """A hundred objects may have the same one, of many words."""
+    lithify.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
+    for _ in range(3):
+        lithify.ok("append", "users", input=changes(20))
+    lithify.ok("compactor", "run", "--once", "--engine", "local")
+    lithify.ok("gc", "run", "--once", "--gc-grace-ms", "0")
+    answer: Any = lithify.json("gc", "run", "--dry-run", "--gc-grace-ms", "0")
+    reasons = [each["reason"] for part in answer["partitions"] for each in (*part["deleted"], *part["kept"])]
+    shown = lithify.ok("gc", "run", "--dry-run", "--gc-grace-ms", "0")
+    assert len(reasons) > len(set(reasons)) > 0
+    assert [shown.count(reason) for reason in set(reasons)] == [1] * len(set(reasons))
+    assert shown.count("as above") == len(reasons) - len(set(reasons))

@@ -35,7 +35,7 @@ def test_a_key_from_its_appends_to_the_run(lithify: Lithify) -> None:
     assert [each["id"] for each in found["jobs"]] == [job["id"]]
     shown = lithify.ok("why", "users", "ada")
     assert f"by {job['id']} (clean of 2 sources) into segment" in shown
-    assert "superseded by offset 1, and no longer in the log; only readers of a checkpoint see it" in shown
+    assert "superseded by offset 1, and no longer in the log; only those who read what keeps it see it" in shown
     assert f"as segment {first}; kept by checkpoint before" in shown
 
 
