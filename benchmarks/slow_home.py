@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 
     @property
     def worse(self) -> Points:
-        """Than the mean of both alone, as a ratio: appends take longer within a turn, as its manifest grows."""
+        """Than the mean of both alone, as a ratio: appends take longer from turn to turn, as manifests grow."""
         return Points(*(mine * 2 / sum(pair) for mine, *pair in zip(self.loaded, self.alone, self.again, strict=True)))
 
     @property
@@ -79,7 +79,7 @@ class _Place:
         compactor.run_once()
         admin.relocate(_TOPIC, 0)
         compactor.run_once()
-        self._compactor = compactor
+        compactor.close()
         self._read_by = self.open()
         topic.append([lithify.Record(b"hot-%06d" % row, b"v" * 500) for row in range(rows)])
         assert [use.segments for use in admin.homes(_TOPIC, 0).homes] == [1, 1]
@@ -87,10 +87,6 @@ class _Place:
     def open(self) -> lithify.Warehouse:
         """With a memory of its own."""
         return lithify.open(self._folder, storage_options=self._options)
-
-    def settle(self) -> None:
-        """Merge what was appended, so that no turn is slower than the one before it for its long manifest."""
-        self._compactor.run_once()
 
     @contextmanager
     def readers(self) -> Generator[None]:
@@ -176,7 +172,6 @@ def _measured(place: _Place, beside: str, readers: Readers, rounds: int, slice_s
     for do in operations.values():
         _times_ms(do, slice_s)
     for _ in range(rounds):
-        place.settle()
         for name, do in operations.items():
             alone[name].append(_times_ms(do, slice_s))
         with readers():
