@@ -210,7 +210,9 @@ def test_a_killed_worker_fails_its_task_and_no_other(engine: SparkEngine, store:
     assert rows_of(store, found) == survivors()
 
 
-def test_a_worker_that_waits_for_the_store_is_let_go_by_stop(engine: SparkEngine, store: Store, silent: SilentS3) -> None:
+def test_a_worker_that_waits_for_the_store_is_let_go_by_stop(
+    engine: SparkEngine, store: Store, silent: SilentS3
+) -> None:
     refs = appends(store)
     running = engine.start(only_here(silent.store), tasks(refs), LABEL)
     silent.await_reader()
