@@ -96,14 +96,19 @@ def _show(output: Output, report: "GcReport", grace_ms: int) -> None:
         output.line(f"temporary files and uploads of killed processes could not be removed: {report.fault.text}")
 
 
+_LONG = 120  # characters
+
+
 def _listed(report: "GcReport") -> Iterator[tuple[str, str, str, str]]:
-    """Rows. A reason that is that of the row before is not told again: a home of another warehouse has one for all."""
+    """Rows. A long reason that is that of the row before is not told again: a home of another warehouse has one for
+    all."""
     listed = [("would delete", garbage) for garbage in report.deleted] if report.dry_run else []
     listed += [("kept", garbage) for part in report.partitions for garbage in part.kept]
     before = ""
     for what, garbage in listed:
         size = size_text(garbage.bytes) if garbage.bytes else "not counted"
-        yield what, garbage.key, size, "as above" if garbage.reason == before else garbage.reason
+        again = garbage.reason == before and len(before) > _LONG
+        yield what, garbage.key, size, "as above" if again else garbage.reason
         before = garbage.reason
 
 

@@ -3,6 +3,8 @@
 import itertools
 from typing import Any
 
+import pytest
+
 import lithify as face
 from tests.cli.conftest import Lithify, changes
 
@@ -75,8 +77,9 @@ def test_a_person_is_told(lithify: Lithify) -> None:
     assert "replaced segment" not in lithify.ok(*at_once)
 
 
-def test_a_reason_is_told_once(lithify: Lithify) -> None:
-    """A hundred objects may have the same one, of many words."""
+def test_a_long_reason_is_told_once(lithify: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred objects may have the same one."""
+    monkeypatch.setattr("lithify.cli.garbage._LONG", 20)
     lithify.ok("topic", "create", "users", "--config", "cleanup.policy=compact")
     for _ in range(3):
         lithify.ok("append", "users", input=changes(20))
