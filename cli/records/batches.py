@@ -146,7 +146,7 @@ def _check_contents(schema: Any, name: str) -> None:
         if kind is not None and not is_bytes(kind):
             raise InvalidRequest(
                 f"{name}: column {column!r} has type {kind}, not text or bytes: to store it as text (or JSON), say "
-                "--key-column key --value-column value. Nothing was appended"
+                "--key-column key --value-column value"
             )
 
 

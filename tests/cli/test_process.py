@@ -91,11 +91,16 @@ STAYS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("numbers", [[signal.SIGHUP], [signal.SIGTERM, signal.SIGHUP]])
 @pytest.mark.parametrize("command", STAYS)
-def test_a_service_leaves_when_its_terminal_goes_away(users: Lithify, command: str) -> None:
+def test_a_service_leaves_when_its_terminal_goes_away(
+    users: Lithify, command: str, numbers: list[signal.Signals]
+) -> None:
+    """A session that ends sends one signal or both."""
     with Process(users.url, *STAYS[command]) as service:
         service.until("started")
-        service.of.send_signal(signal.SIGHUP)
+        for number in numbers:
+            service.of.send_signal(number)
         assert service.end() == 0
     assert json.loads(service.said[-1])["event"] == "left"
 

@@ -148,6 +148,15 @@ def test_what_the_refusal_of_numbers_says_can_be_done(users: Lithify, tmp_path: 
     assert [(line["key"], line["value"]) for line in found] == [("1", "10"), ("2", None)]
 
 
+def test_a_refusal_of_the_second_file_tells_of_the_first(users: Lithify, tmp_path: Path) -> None:
+    for name, keys in (("a", ["x", "y"]), ("b", [1, 2])):
+        pq.write_table(pa.table({"key": keys, "value": ["v", "w"]}), tmp_path / f"{name}.parquet")
+    both = ("--from", str(tmp_path / "a.parquet"), "--from", str(tmp_path / "b.parquet"))
+    told = users.refused("append", "users", *both, code=2, saying="'key' has type int64")
+    assert "2 records were appended" in told
+    assert "Nothing was" not in told
+
+
 def test_a_source_that_is_not_there(users: Lithify, tmp_path: Path) -> None:
     users.refused("append", "users", "--from", str(tmp_path / "nothing.jsonl"), code=3, saying="does not exist")
     users.refused("append", "users", "--from", str(tmp_path), code=2, saying="is a folder")
