@@ -5,9 +5,11 @@ threads of the very process, which share its interpreter's lock, or of another.
     python -m benchmarks.slow_home             some minutes
     python -m benchmarks.slow_home --quick     does it work?
 
-The warehouse is a folder, the home an S3 server of this machine behind a link (benchmarks/slow_link.py).
+The warehouse is a folder, the home an S3 server of this machine behind a link (benchmarks/slow_link.py). Each turn has
+a topic of its own: appends that nobody compacts make manifests long, and what is measured then is their length.
 """
 
+import contextlib
 import itertools
 import statistics
 import subprocess
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -27,15 +29,15 @@ from lithify.store.errors import Unavailable
 
 __all__ = ["Measured", "read_for_ever", "server", "slow_home"]
 
-Readers = Callable[[], AbstractContextManager[None]]
+Readers = AbstractContextManager[None]
 
 RTT_MS, BYTES_PER_S = 2_000, 1_000_000
 READERS = 4
 ROUNDS, SLICE_S = 12, 0.4  # of each operation, alone and beside readers
 _SETTLED_S = 0.5  # the readers' first requests are under way
+_RETRIED_AFTER_S = 1.0  # by readers of a home that is down: no reader of lithify reaches for it more often
 _STARTED_S = 3.0  # and their process has started
-_APART = "import ast, sys, benchmarks.slow_home as b; b.read_for_ever(sys.argv[1], ast.literal_eval(sys.argv[2]))"
-_TOPIC = "users"
+_APART = "import ast, sys, benchmarks.slow_home as b; b.read_for_ever(*sys.argv[1:3], ast.literal_eval(sys.argv[3]))"
 
 
 class Points(NamedTuple):
@@ -64,47 +66,58 @@ class Measured(NamedTuple):
 
 
 class _Place:
-    """A warehouse of which `cold-…` keys are in the home, and `hot-…` keys are not."""
+    """A warehouse of whose topics `cold-…` keys are in the home, and `hot-…` keys are not."""
 
-    def __init__(self, folder: Path, home: str, options: Mapping[str, object], rows: int) -> None:
-        self._options = {"homes": {home: dict(options)}}
+    def __init__(self, folder: Path, home: str, quickly: Mapping[str, object], slowly: Mapping[str, object]) -> None:
+        """`quickly`, `slowly`: how to reach the home while topics are made, and while it is measured."""
         self._folder = folder
-        self.home = home
-        warehouse = self.open()
-        config = {"cleanup.policy": "compact", "cold.location": home, "l0.segments.max": "65536"}
-        topic = warehouse.create_topic(_TOPIC, config=config, probe=False)
-        admin, compactor = lithify.Admin(warehouse), lithify.Compactor(warehouse, engine="local")
-        topic.append([lithify.Record(b"cold-%06d" % row, b"v" * 500) for row in range(rows)])
-        admin.submit(_TOPIC, 0)
-        compactor.run_once()
-        admin.relocate(_TOPIC, 0)
-        compactor.run_once()
-        compactor.close()
-        self._read_by = self.open()
-        topic.append([lithify.Record(b"hot-%06d" % row, b"v" * 500) for row in range(rows)])
-        assert [use.segments for use in admin.homes(_TOPIC, 0).homes] == [1, 1]
+        self._home = home
+        self._quickly = {"homes": {home: dict(quickly)}}
+        self._options = {"homes": {home: dict(slowly)}}
+        self._names = map("users-{}".format, itertools.count())
 
     def open(self) -> lithify.Warehouse:
         """With a memory of its own."""
         return lithify.open(self._folder, storage_options=self._options)
 
-    @contextmanager
-    def readers(self) -> Generator[None]:
-        """Threads of this process."""
-        leave = threading.Event()
-        threads = _reading(self._read_by, leave)
-        leave.wait(_SETTLED_S)
-        try:
-            yield
-        finally:
-            leave.set()
-            for thread in threads:
-                thread.join()
+    def make_topics(self, count: int, rows: int) -> list[str]:
+        with lithify.open(self._folder, storage_options=self._quickly) as warehouse:
+            names = list(itertools.islice(self._names, count))
+            config = {"cleanup.policy": "compact", "cold.location": self._home, "l0.segments.max": "65536"}
+            topics = [warehouse.create_topic(name, config=config, probe=False) for name in names]
+            admin = lithify.Admin(warehouse)
+            with lithify.Compactor(warehouse, engine="local") as compactor:
+                for topic in topics:
+                    topic.append([lithify.Record(b"cold-%06d" % row, b"v" * 500) for row in range(rows)])
+                    admin.submit(topic.name, 0)
+                compactor.run_once()
+                for topic in topics:
+                    admin.relocate(topic.name, 0)
+                compactor.run_once()
+            for topic in topics:
+                topic.append([lithify.Record(b"hot-%06d" % row, b"v" * 500) for row in range(rows)])
+                assert [use.segments for use in admin.homes(topic.name, 0).homes] == [1, 1]
+        return names
 
     @contextmanager
-    def readers_apart(self) -> Generator[None]:
+    def readers(self, topic: str) -> Generator[None]:
+        """Threads of this process."""
+        leave = threading.Event()
+        with contextlib.closing(self.open()) as warehouse:
+            threads = _reading(warehouse, topic, leave)
+            leave.wait(_SETTLED_S)
+            try:
+                yield
+            finally:
+                leave.set()
+                for thread in threads:
+                    thread.join()
+
+    @contextmanager
+    def readers_apart(self, topic: str) -> Generator[None]:
         """Threads of another process, which has no part in this interpreter's lock."""
-        with subprocess.Popen([sys.executable, "-c", _APART, self._read_by.url, repr(self._options)]) as process:
+        command = [sys.executable, "-c", _APART, str(self._folder), topic, repr(self._options)]
+        with subprocess.Popen(command) as process:
             try:
                 time.sleep(_STARTED_S)
                 yield
@@ -112,9 +125,9 @@ class _Place:
                 process.kill()
 
 
-def _reading(warehouse: lithify.Warehouse, leave: threading.Event) -> list[threading.Thread]:
+def _reading(warehouse: lithify.Warehouse, topic: str, leave: threading.Event) -> list[threading.Thread]:
     """Threads that read what is cold again and again."""
-    part = warehouse.topic(_TOPIC).partition(0)
+    part = warehouse.topic(topic).partition(0)
 
     def read() -> None:
         while not leave.is_set():
@@ -122,7 +135,7 @@ def _reading(warehouse: lithify.Warehouse, leave: threading.Event) -> list[threa
                 for _ in part.scan(low=b"cold-", high=b"cold-~"):
                     pass
             except Unavailable:
-                leave.wait(_SETTLED_S)
+                leave.wait(_RETRIED_AFTER_S)
 
     threads = [threading.Thread(target=read, daemon=True) for _ in range(READERS)]
     for thread in threads:
@@ -130,15 +143,15 @@ def _reading(warehouse: lithify.Warehouse, leave: threading.Event) -> list[threa
     return threads
 
 
-def read_for_ever(url: str, options: Mapping[str, object]) -> None:
+def read_for_ever(folder: str, topic: str, options: Mapping[str, object]) -> None:
     """For `readers_apart`."""
-    for thread in _reading(lithify.open(url, storage_options=options), threading.Event()):
+    for thread in _reading(lithify.open(folder, storage_options=options), topic, threading.Event()):
         thread.join()
 
 
-def _operations(place: _Place) -> Mapping[str, Callable[[], object]]:
-    part = place.open().topic(_TOPIC).partition(0)
-    follower = place.open().topic(_TOPIC).partition(0).follower(None, "latest")
+def _operations(place: _Place, topic: str) -> Mapping[str, Callable[[], object]]:
+    part = place.open().topic(topic).partition(0)
+    follower = place.open().topic(topic).partition(0).follower(None, "latest")
     hot = itertools.cycle(b"hot-%06d" % row for row in range(0, 100, 7))
 
     def append() -> object:
@@ -163,37 +176,34 @@ def _times_ms(do: Callable[[], object], seconds: float) -> list[float]:
     return times
 
 
-def _measured(place: _Place, beside: str, readers: Readers, rounds: int, slice_s: float) -> list[Measured]:
+def _measured(
+    place: _Place, topics: Sequence[str], beside: str, readers: Callable[[str], Readers], slice_s: float
+) -> list[Measured]:
     """Each turn measures alone, with readers, and alone again: what differs between the two alone is noise."""
-    operations = _operations(place)
-    alone: dict[str, list[list[float]]] = {name: [] for name in operations}
-    loaded: dict[str, list[list[float]]] = {name: [] for name in operations}
-    again: dict[str, list[list[float]]] = {name: [] for name in operations}
-    for do in operations.values():
-        _times_ms(do, slice_s)
-    for _ in range(rounds):
-        for name, do in operations.items():
-            alone[name].append(_times_ms(do, slice_s))
-        with readers():
-            for name, do in operations.items():
-                loaded[name].append(_times_ms(do, slice_s))
-        for name, do in operations.items():
-            again[name].append(_times_ms(do, slice_s))
+    measured: dict[str, list[list[float]]] = {}
+    for topic in topics:
+        operations = _operations(place, topic)
+        for do in operations.values():
+            _times_ms(do, slice_s)
+        for reading in (contextlib.nullcontext(), readers(topic), contextlib.nullcontext()):
+            with reading:
+                for name, do in operations.items():
+                    measured.setdefault(name, []).append(_times_ms(do, slice_s))
     return [
-        Measured(name, beside, _points(loaded[name]), _points(alone[name]), _points(again[name])) for name in operations
+        Measured(name, beside, loaded=_points(found[1::3]), alone=_points(found[::3]), again=_points(found[2::3]))
+        for name, found in measured.items()
     ]
 
 
-def _both(place: _Place, home: str, rounds: int, slice_s: float) -> list[Measured]:
-    here = _measured(place, f"home {home}, readers here", place.readers, rounds, slice_s)
-    return here + _measured(place, f"home {home}, readers apart", place.readers_apart, rounds, slice_s)
+def _both(place: _Place, home: str, topics: Sequence[list[str]], slice_s: float) -> list[Measured]:
+    here = _measured(place, topics[0], f"home {home}, readers here", place.readers, slice_s)
+    return here + _measured(place, topics[1], f"home {home}, readers apart", place.readers_apart, slice_s)
 
 
 def _points(turns: list[list[float]]) -> Points:
-    """The medians, over the turns, of each turn's p50 and p99."""
-    return Points(
-        *(statistics.median(statistics.quantiles(each, n=100)[point - 1] for each in turns) for point in (50, 99))
-    )
+    """Of all calls of all turns."""
+    points = statistics.quantiles(itertools.chain.from_iterable(turns), n=100)
+    return Points(points[49], points[98])
 
 
 @contextmanager
@@ -213,11 +223,15 @@ def slow_home(folder: Path, quick: bool = False) -> list[Measured]:
     rtt_ms = 50 if quick else RTT_MS
     with server() as port:
         with slow_link(port, rtt_ms, BYTES_PER_S) as link:
-            client = {"endpoint_url": f"http://127.0.0.1:{link}", "region_name": "us-east-1"}
-            options = {"key": "test", "secret": "test", "client_kwargs": client}
-            place = _Place(folder / "hot", "s3://cold/p", options, rows)
-            found = _both(place, "slow", rounds, slice_s)
-        return [*found, *_both(place, "down", rounds, slice_s)]  # the link has ended
+            place = _Place(folder / "hot", "s3://cold/p", _reached_at(port), _reached_at(link))
+            topics = [place.make_topics(rounds, rows) for _ in range(4)]
+            found = _both(place, "slow", topics[:2], slice_s)
+        return [*found, *_both(place, "down", topics[2:], slice_s)]  # the link has ended
+
+
+def _reached_at(port: int) -> Mapping[str, object]:
+    client = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
+    return {"key": "test", "secret": "test", "client_kwargs": client}
 
 
 def main() -> int:

@@ -12,6 +12,8 @@ import urllib3.exceptions
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
     FlexibleChecksumError,
     IncompleteReadError,
     LoginError,
@@ -20,6 +22,7 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
     ReadTimeoutError,
     ResponseStreamingError,
     SSOError,
@@ -28,6 +31,7 @@ from botocore.exceptions import (
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import Outcome
 from lithify.store.s3_replies import NotFromS3
+from lithify.store.unreachable import Unreachable
 
 __all__ = [
     "ARCHIVED",
@@ -49,6 +53,7 @@ IN_BODY = (*_BROKEN_OFF, NotFromS3, *_OF_THE_WAY)
 # Raised by botocore before anything is sent.
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, SSOError, LoginError)
 _OURS = (ProfileNotFound, NoRegionError, ParamValidationError)
+_NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
 _EXPIRED = "the session token has expired: renew it"
 _CLOCK = "set this machine's clock"
@@ -123,7 +128,8 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
             "Nothing is lost; try again later"
         )
     if not isinstance(error, ClientError):
-        return Unavailable(f"{where}: {error}; nothing is lost, try again")
+        kind = Unreachable if isinstance(error, _NO_CONNECTION) else Unavailable
+        return kind(f"{where}: {error}; nothing is lost, try again")
     code, status = error_code(error), status_code(error)
     if code == ARCHIVED:
         return Unavailable(

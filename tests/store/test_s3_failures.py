@@ -25,6 +25,7 @@ from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Una
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.port import Outcome
 from lithify.store.s3 import S3Store
+from lithify.store.unreachable import Unreachable
 from lithify.testing.front import Amount, Deed, Front, Seen
 from lithify.testing.server import S3Server
 from tests.store.certificate import make_certificate
@@ -32,12 +33,15 @@ from tests.store.certificate import make_certificate
 BODY = bytes(range(256)) * 100
 # They say what the caller forgot, before anything is sent.
 OURS: dict[type[Exception], type[LithifyError]] = {
+    botocore.exceptions.ConnectTimeoutError: Unreachable,
+    botocore.exceptions.EndpointConnectionError: Unreachable,
     botocore.exceptions.LoginError: AccessDenied,
     botocore.exceptions.NoCredentialsError: AccessDenied,
     botocore.exceptions.NoRegionError: InvalidRequest,
     botocore.exceptions.ParamValidationError: InvalidRequest,
     botocore.exceptions.PartialCredentialsError: AccessDenied,
     botocore.exceptions.ProfileNotFound: InvalidRequest,
+    botocore.exceptions.ProxyConnectionError: Unreachable,
     botocore.exceptions.SSOError: AccessDenied,
 }
 
