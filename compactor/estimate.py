@@ -1,5 +1,6 @@
 """Predicts what a compaction will take, from its inputs and the results of earlier ones. Pure (docs/rfcs/0008)."""
 
+import math
 from collections.abc import Sequence
 
 from lithify.compactor.plan import in_key_order, merge_bytes
@@ -16,8 +17,9 @@ from lithify.segment.source import FETCHES_BYTES
 
 __all__ = ["SPLIT_BYTES_MIN", "estimate", "estimate_relocation", "target_bytes"]
 
-# Smaller jobs have one range, larger ones up to RANGES_MIN or more. A range of this size takes a worker about a second,
-# and each task costs a tenth of a second on Spark, whatever it does (docs/rfcs/0020).
+# Smaller jobs have one range. Larger ones have 2, 4 or RANGES_MIN of about this size, or more if outputs would be too
+# large. A range of this size takes a worker about a second, and each task costs a tenth of a second on Spark, whatever
+# it does (docs/rfcs/0020). Powers of two, since workers are: of five equal ranges, two workers leave one for last.
 SPLIT_BYTES_MIN = 64 * 1024 * 1024
 RANGES_MIN = 8
 _PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: interpreter and libraries
@@ -29,7 +31,10 @@ _JOB_GETS = 8
 
 def target_bytes(config: TopicConfig, input_bytes: int) -> int:
     """The number of input bytes in a key range of a job."""
-    return min(config.output_bytes, max(SPLIT_BYTES_MIN, input_bytes // RANGES_MIN))
+    if input_bytes <= SPLIT_BYTES_MIN:
+        return min(config.output_bytes, SPLIT_BYTES_MIN)
+    ranges = 1 << max(1, round(math.log2(input_bytes / SPLIT_BYTES_MIN)))
+    return min(config.output_bytes, -(-input_bytes // min(ranges, RANGES_MIN)))
 
 
 def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int | None = None) -> Estimate:

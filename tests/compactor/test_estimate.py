@@ -1,8 +1,9 @@
 """What a compaction is expected to take."""
 
+import pytest
 from msgspec.structs import replace
 
-from lithify.compactor.estimate import estimate
+from lithify.compactor.estimate import estimate, target_bytes
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import assess
 from lithify.manifest.jobs import CompactorState, Estimate, Kind, MergeCounts, MergeRules, Plan
@@ -51,3 +52,17 @@ def test_what_is_clean_already_is_no_fewer_for_another_clean() -> None:
     assert foretold(log_start_offset=9_999).output_rows == 85
     assert foretold(cleaned_to=2_999).output_rows == 85, "it is not clean"
     assert foretold("tier").output_rows == 510
+
+
+@pytest.mark.parametrize(
+    ("mib", "ranges"),
+    [(1, 1), (64, 1), (65, 2), (81, 2), (162, 2), (192, 4), (324, 4), (400, 8), (648, 8), (1_296, 8), (4_096, 16)],
+)
+def test_there_are_as_many_ranges_as_workers_share_evenly(mib: int, ranges: int) -> None:
+    """Five equal ranges take two workers as long as six. Above 2 GiB the size of an output decides."""
+    target = target_bytes(config(), mib << 20)
+    assert -(-(mib << 20) // target) == ranges
+
+
+def test_a_range_is_no_larger_than_an_output_may_be() -> None:
+    assert target_bytes(config(compaction_output_bytes="1048576"), 100 << 20) == 1 << 20
