@@ -61,7 +61,7 @@ class S3Output(OutputFile):
                 self._buffer += rest[:taken]
                 rest = rest[taken:]
                 self._guarded(self._send_part)
-            if not self._buffer and isinstance(data, bytes) and len(data) == PART_BYTES:
+            if not self._buffer and isinstance(data, bytes) and len(rest) == len(data) == PART_BYTES:
                 self._buffer = data  # is a part, and needs no copy
             else:
                 self._buffer += rest
