@@ -35,7 +35,7 @@ RTT_MS, BYTES_PER_S = 2_000, 1_000_000
 READERS = 4
 ROUNDS, SLICE_S = 12, 0.4  # of each operation, alone and beside readers
 _SETTLED_S = 0.5  # the readers' first requests are under way
-_RETRIED_AFTER_S = 1.0  # by readers of a home that is down: no reader of lithify reaches for it more often
+_RETRIED_AFTER_S = 1.0  # by readers of a home that is down
 _STARTED_S = 3.0  # and their process has started
 _APART = "import ast, sys, benchmarks.slow_home as b; b.read_for_ever(*sys.argv[1:3], ast.literal_eval(sys.argv[3]))"
 

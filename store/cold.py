@@ -143,11 +143,14 @@ class Cold(Wrapped):
         size: int = 0,
         more_s: float = 0.0,
         proves: bool = True,
+        begun: bool = False,
         late: Callable[[], object] | None = None,
     ) -> T:
         """As `Deadline.run`; errors name the home."""
         with self.named():
-            return self.deadline.run(request, size=size, more_s=more_s, proves=proves, trial=self.answers, late=late)
+            return self.deadline.run(
+                request, size=size, more_s=more_s, proves=proves, begun=begun, trial=self.answers, late=late
+            )
 
     def answers(self) -> None:
         """Raises Unavailable if it does not."""
@@ -215,7 +218,7 @@ class _Output(OutputFile):
         if self._lost:
             raise Unavailable(f"home {shown(cold.home)}: an upload there was given up; nothing is lost, try again")
         try:
-            return cold.asked(request, size=size, proves=proves, late=late)
+            return cold.asked(request, size=size, proves=proves, begun=True, late=late)
         except BaseException as error:
             self._lost = isinstance(error, LeftBehind) or not isinstance(error, Exception)
             raise

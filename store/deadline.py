@@ -6,8 +6,9 @@ behind, and keeps its turn for an hour, which bounds how many there are. A home 
 answered nobody else meanwhile, is away: requests fail at once, without waiting, until it has answered one. To learn of
 that, some are tried in the background.
 
-A home to which no connection could be made is away, too. That is learned quickly, so whoever tries it next, a second
-later, waits for the answer, and goes on if the home is there again.
+A home that refused a connection, and answered nobody else meanwhile, is spared for two seconds: requests fail at once.
+Then it is asked as before. Libraries spend milliseconds of the interpreter on each attempt to connect, which is time
+that all other threads of the process wait for; this bounds it.
 """
 
 import os
@@ -19,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from lithify.store.driver import Clock, monotonic_ms
 from lithify.store.errors import LithifyError, Unavailable
 from lithify.store.own_lock import OwnLock
-from lithify.store.unreachable import Unreachable
+from lithify.store.refused import Refused
 
 __all__ = ["REQUESTS_MAX", "TIMEOUT_S", "Deadline", "LeftBehind", "Wait"]
 
@@ -32,10 +33,9 @@ _TURN_S = 60.0  # for one of the requests to end
 _SLOWEST_BYTES_PER_S = 64 << 10  # of one request, when all others have their share of 1 MiB per second, too
 _LOOK_S = 30.0  # so often a caller that has more time looks whether the home is away
 _TRIED_EVERY_MS = 5_000
-_REACHED_FOR_EVERY_MS = 1_000  # if no connection could be made: that costs little
+_SPARED_MS = 2_000
 _FORGOTTEN_MS = 3_600_000  # a request that has not ended so long after its caller left probably never will
 _AWAY = "it does not answer; nothing is lost, try again later"
-_UNREACHED = "it could not be reached a moment ago; nothing is lost, try again later"
 
 
 class LeftBehind(Unavailable):
@@ -66,7 +66,7 @@ class Deadline:
 
     @property
     def away(self) -> bool:
-        """Whether a request was waited for in vain, or could not be made, and none was answered since it began."""
+        """Whether a request was waited for in vain, and none was answered since it began."""
         return self._mine().away
 
     def run(
@@ -76,6 +76,7 @@ class Deadline:
         size: int = 0,
         more_s: float = 0.0,
         proves: bool = True,
+        begun: bool = False,
         trial: Callable[[], object],
         late: Callable[[], object] | None = None,
     ) -> T:
@@ -84,12 +85,16 @@ class Deadline:
 
         `size`: bytes that it transfers, for which there is more time; `more_s` is added, too. That additional time ends
         once the home is away. `proves`: whether an answer proves that the home is there; not if it may come without
-        asking the home. `trial`: a harmless request, which is made now and then while the home is away. `late`: made
-        after `request`, however that ended, when nobody waited for it any more.
+        asking the home. `begun`: it goes on with what was begun there, so it is made even if the home is spared.
+        `trial`: a harmless request, which is made in the background while the home is away. `late`: made after
+        `request`, however that ended, when nobody waited for it any more.
         """
         mine = self._mine()
-        if mine.away and not self._there_again(mine, trial):
-            raise Unavailable(mine.why_away)
+        if mine.away:
+            self._try(mine, trial)
+            raise Unavailable(_AWAY)
+        if not begun:
+            mine.spare()
         call = _Call(request, late, proves, mine)
         answers = mine.take_turn(call)
         _start(call)
@@ -105,8 +110,8 @@ class Deadline:
             raise LeftBehind(f"no answer within {waited_s:g} s; nothing is lost, try again later")
         try:
             return call.result()
-        except Unreachable:
-            mine.failed(answers)
+        except Refused as error:
+            mine.refused(answers, str(error))
             raise
 
     def later(self, request: Callable[[], object]) -> None:
@@ -123,14 +128,12 @@ class Deadline:
             slice_s = 0.0 if mine.away else min(_LOOK_S, self.timeout_s + more_s - waited_s)
         return waited_s
 
-    def _there_again(self, mine: "_Known", trial: Callable[[], object]) -> bool:
-        """Makes the trial, if it is time: in the background, unless it will not take long."""
-        waits, call = mine.unreached, _Call(trial, None, True, mine)
+    def _try(self, mine: "_Known", trial: Callable[[], object]) -> None:
+        """In the background, if it is time."""
+        call = _Call(trial, None, True, mine)
         if mine.takes_trial(call):
             with suppress(Unavailable):
                 _start(call)
-                return waits and self._wait(call.ended, self.timeout_s) and not mine.away
-        return False
 
     def _mine(self) -> "_Known":
         """SUBTLE! Of this process. 1. Threads of the parent have turns, or hold the lock. 2. The parent forks. 3. The
@@ -152,7 +155,6 @@ class _Known:
     def __init__(self, requests_max: int, turn_s: float, timeout_ms: int, clock: Clock) -> None:
         self.pid = os.getpid()
         self.away = False
-        self.unreached = False  # if away: whether that is because no connection could be made
         self._requests_max = requests_max
         self._turn_s = turn_s
         self._timeout_ms = timeout_ms
@@ -164,17 +166,15 @@ class _Known:
         self._trial: _Call[Any] | None = None  # the last one since the home is away
         self._tried_ms = 0
         self._pause_ms = 0  # before another trial, if the last one has not ended
-
-    @property
-    def why_away(self) -> str:
-        return _UNREACHED if self.unreached else _AWAY
+        # When a connection was refused, and the error. None: it has answered since.
+        self._refusal: tuple[int, str] | None = None
 
     def take_turn(self, call: "_Call[Any]") -> int:
         """Returns how many answers there were before. Raises Unavailable if the home is away, or too slow."""
         with self._lock:
             self._changed.wait_for(lambda: self.away or self._has_turn(), self._turn_s)
             if self.away:
-                raise Unavailable(self.why_away)
+                raise Unavailable(_AWAY)
             if not self._has_turn():
                 raise Unavailable(
                     f"it is slow: its {self._requests_max} requests at a time are under way, and none ended within "
@@ -182,6 +182,18 @@ class _Known:
                 )
             self._turns[call] = None
             return self._answers
+
+    def spare(self) -> None:
+        """Raises Unavailable if the home refused a connection a moment ago."""
+        with self._lock:
+            if self._refusal is not None and self._clock() - self._refusal[0] < _SPARED_MS:
+                raise Unavailable(f"not asked, because a moment ago: {self._refusal[1]}")
+
+    def refused(self, answers: int, text: str) -> None:
+        """`answers`: how many there were when the refused request began."""
+        with self._lock:
+            if self._answers == answers:
+                self._refusal = self._clock(), text
 
     def give_back(self, call: "_Call[Any]") -> None:
         """Its turn, if it still has one."""
@@ -199,18 +211,14 @@ class _Known:
         """A request has passed its deadline; `answers`: how many there were when it began."""
         with self._lock:
             if self._answers == answers and not self.away:
-                self._mark_away(unreached=False)
-
-    def failed(self, answers: int) -> None:
-        """No connection could be made; `answers` as for `late`."""
-        with self._lock:
-            if self._answers == answers and not self.away:
-                self._mark_away(unreached=True)
+                self.away = True
+                self._trial, self._tried_ms, self._pause_ms = None, self._clock(), self._timeout_ms
+                self._changed.notify_all()
 
     def answered(self) -> None:
         with self._lock:
             self._answers += 1
-            self.away = False
+            self.away, self._refusal = False, None
 
     def takes_trial(self, call: "_Call[Any]") -> bool:
         """Not if one has just begun, or may still be answered. Those that hang have no turn, and each doubles the pause
@@ -218,18 +226,12 @@ class _Known:
         with self._lock:
             hangs = self._trial is not None and not self._trial.ended.is_set()
             now_ms = self._clock()
-            pause_ms = _REACHED_FOR_EVERY_MS if self.unreached else _TRIED_EVERY_MS
-            if not self.away or now_ms - self._tried_ms < (self._pause_ms if hangs else pause_ms):
+            if not self.away or now_ms - self._tried_ms < (self._pause_ms if hangs else _TRIED_EVERY_MS):
                 return False
             if hangs:
                 self._pause_ms = min(2 * self._pause_ms, _FORGOTTEN_MS)
             self._trial, self._tried_ms = call, now_ms
             return True
-
-    def _mark_away(self, *, unreached: bool) -> None:
-        self.away, self.unreached = True, unreached
-        self._trial, self._tried_ms, self._pause_ms = None, self._clock(), self._timeout_ms
-        self._changed.notify_all()
 
     def _has_turn(self) -> bool:
         """Whether one is free. Requests that were left behind long ago have theirs no more."""

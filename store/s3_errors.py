@@ -12,7 +12,6 @@ import urllib3.exceptions
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectTimeoutError,
     EndpointConnectionError,
     FlexibleChecksumError,
     IncompleteReadError,
@@ -22,7 +21,6 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
-    ProxyConnectionError,
     ReadTimeoutError,
     ResponseStreamingError,
     SSOError,
@@ -30,8 +28,8 @@ from botocore.exceptions import (
 
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import Outcome
+from lithify.store.refused import Refused
 from lithify.store.s3_replies import NotFromS3
-from lithify.store.unreachable import Unreachable
 
 __all__ = [
     "ARCHIVED",
@@ -53,7 +51,6 @@ IN_BODY = (*_BROKEN_OFF, NotFromS3, *_OF_THE_WAY)
 # Raised by botocore before anything is sent.
 _NO_ACCESS = (NoCredentialsError, PartialCredentialsError, SSOError, LoginError)
 _OURS = (ProfileNotFound, NoRegionError, ParamValidationError)
-_NO_CONNECTION = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _IDENTITY = "check the credentials (storage options key/secret/token or profile, AWS_* variables, instance role)"
 _EXPIRED = "the session token has expired: renew it"
 _CLOCK = "set this machine's clock"
@@ -128,7 +125,7 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
             "Nothing is lost; try again later"
         )
     if not isinstance(error, ClientError):
-        kind = Unreachable if isinstance(error, _NO_CONNECTION) else Unavailable
+        kind = Refused if _is_refused(error) else Unavailable
         return kind(f"{where}: {error}; nothing is lost, try again")
     code, status = error_code(error), status_code(error)
     if code == ARCHIVED:
@@ -142,6 +139,14 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     if refuses_who_asks(error):
         return AccessDenied(f"{answer}: {_ADVICE.get(code) or _grant(error.operation_name)}")
     return InvalidRequest(f"{answer}: {_ADVICE.get(code, 'it refuses the request')}")
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether nobody listened there: not a slow network, nor want of descriptors here, which the same class tells."""
+    below: BaseException | None = error if isinstance(error, EndpointConnectionError) else None
+    while below is not None and not isinstance(below, ConnectionRefusedError):
+        below = below.__cause__ or below.__context__
+    return below is not None
 
 
 def refuses_who_asks(error: BaseException) -> bool:

@@ -2,8 +2,8 @@
 
 from lithify.store.errors import Unavailable
 
-__all__ = ["Unreachable"]
+__all__ = ["Refused"]
 
 
-class Unreachable(Unavailable):
-    """No connection could be made, so the request certainly did nothing."""
+class Refused(Unavailable):
+    """A connection was refused: nobody listens there, which was learned at once."""

@@ -1,0 +1,188 @@
+"""A home that refuses connections is spared for two seconds: requests fail at once. Then it is asked as before."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from lithify.store.cold import Cold
+from lithify.store.deadline import Deadline, LeftBehind
+from lithify.store.errors import NotFound, Unavailable
+from lithify.store.memory import MemoryStore
+from lithify.store.owners import owner_key_beside
+from lithify.store.port import ObjectInfo
+from lithify.store.refused import Refused
+from lithify.store.s3 import S3Store
+from lithify.store.wrapped import Wrapped
+from tests.clock import HandClock
+from tests.cluster.standalone import free_port
+
+KEY = "users/0123456789abcdef/00000/segments/1.parquet"
+
+
+class Down(Wrapped):
+    """While it is down, nothing can be asked. `asked`: how often it was tried."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.put(KEY, b"xy")
+        self.put(owner_key_beside(KEY), b"{}")
+        self.down = True
+        self.asked = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def head(self, key: str) -> ObjectInfo | None:
+        self._try()
+        return super().head(key)
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        self._try()
+        return super().read(key, start, length)
+
+    def _try(self) -> None:
+        self.asked += 1
+        if self.down:
+            self.meanwhile()
+            raise Refused("nobody listens")
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def down() -> Down:
+    return Down()
+
+
+@pytest.fixture
+def cold(down: Down, clock: HandClock) -> Cold:
+    return Cold("down://far", down, Deadline(clock=clock))
+
+
+@pytest.fixture
+def refused(cold: Cold) -> Cold:
+    """A moment ago."""
+    with pytest.raises(Refused, match=r"^home down://far: nobody listens$"):
+        cold.read(KEY, 0, 2)
+    return cold
+
+
+def test_for_two_seconds_nobody_asks_and_the_reason_is_told(refused: Cold, down: Down, clock: HandClock) -> None:
+    clock.now_ms += 1_999
+    for _ in range(10):
+        with pytest.raises(Unavailable, match=r"^home down://far: not asked, because a moment ago: nobody listens$"):
+            refused.read(KEY, 0, 2)
+    assert down.asked == 1
+    assert not refused.deadline.away
+
+
+def test_what_others_see_counts_anew(refused: Cold, down: Down, clock: HandClock) -> None:
+    for tries in range(2, 5):
+        clock.now_ms += 2_000
+        with pytest.raises(Refused):
+            refused.read(KEY, 0, 2)
+        with pytest.raises(Unavailable, match="not asked"):
+            refused.read(KEY, 0, 2)
+        assert down.asked == tries
+
+
+def test_after_two_seconds_all_are_answered_side_by_side(refused: Cold, down: Down, clock: HandClock) -> None:
+    """No request fails because of what was true before."""
+    together, down.down = threading.Barrier(4), False
+    clock.now_ms += 2_000
+
+    def read(_: int) -> bytes:
+        together.wait()
+        return refused.read(KEY, 0, 2)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, range(4))) == [b"xy"] * 4
+
+
+def test_one_that_answered_another_request_meanwhile_is_not_spared(cold: Cold, down: Down) -> None:
+    """A server may refuse a single connection."""
+
+    def another() -> None:
+        down.down = False
+        assert cold.head(KEY) is not None
+        down.down = True
+
+    down.meanwhile = another
+    for _ in range(2):
+        with pytest.raises(Refused):
+            cold.read(KEY, 0, 2)
+
+
+def test_an_upload_that_has_begun_goes_on_and_its_answer_ends_it(cold: Cold, down: Down) -> None:
+    output = cold.output(KEY + "2")
+    output.write(b"a")
+    with pytest.raises(Refused):
+        cold.read(KEY, 0, 2)
+    output.write(b"b")
+    with pytest.raises(Unavailable, match="not asked"):
+        cold.read(KEY, 0, 2)
+    output.close()
+    down.down = False
+    assert cold.read(KEY + "2", 0, 2) == b"ab"
+
+
+def test_a_long_request_is_not_cut_off(down: Down) -> None:
+    """A listing has 690 s; after 90 of them a connection is refused."""
+    hangs, waited = threading.Event(), list[float]()
+
+    class Listing(Wrapped):
+        def list(self, prefix: str, token: str | None = None) -> Any:
+            assert hangs.wait(60)
+
+    def wait(ended: threading.Event, seconds: float) -> bool:
+        if threading.current_thread() is not lists:
+            return ended.wait(60)
+        if not waited:
+            with ThreadPoolExecutor(1) as pool:
+                assert type(pool.submit(lambda: cold.read(KEY, 0, 2)).exception()) is Refused
+        waited.append(seconds)
+        return False
+
+    lists = threading.current_thread()
+    cold = Cold("down://far", Listing(down), Deadline(wait=wait))
+    with pytest.raises(LeftBehind, match="no answer within 690 s"):
+        cold.list("users/")
+    hangs.set()
+
+
+def test_other_failures_do_not_count(cold: Cold, down: Down) -> None:
+    """Among them that of one object, in an archive."""
+    down.down = False
+    with pytest.raises(NotFound):
+        cold.read(KEY + "2", 0, 2)
+
+    def archived() -> None:
+        raise Unavailable("restore it")
+
+    down.down, down.meanwhile = True, archived
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="restore it"):
+            cold.read(KEY, 0, 2)
+
+
+def test_s3_tells_a_refused_connection() -> None:
+    client = {"endpoint_url": f"http://127.0.0.1:{free_port()}", "region_name": "us-east-1"}
+    store = S3Store("bucket", "p", {"key": "k", "secret": "s", "client_kwargs": client}, pause=lambda _: None)
+    for ask in (lambda: store.head(KEY), lambda: store.read(KEY, 0, 2), lambda: store.list("users/")):
+        with pytest.raises(Refused, match="Could not connect"):
+            ask()
+    store.close()
+
+
+def test_a_name_that_nobody_knows_is_not_a_refused_connection() -> None:
+    """To learn that may take long."""
+    client = {"endpoint_url": "http://nowhere.invalid", "region_name": "us-east-1"}
+    store = S3Store("bucket", "p", {"key": "k", "secret": "s", "client_kwargs": client}, pause=lambda _: None)
+    with pytest.raises(Unavailable) as caught:
+        store.head(KEY)
+    assert type(caught.value) is Unavailable
+    store.close()
