@@ -123,9 +123,16 @@ class TopicSnapshot:
             snapshot.renew()
 
     def release(self) -> None:
-        """As `Snapshot.release`, of each partition."""
+        """As `Snapshot.release`, of each partition. If that fails for one, the others are released all the same; the
+        first error is raised at the end."""
+        failed: list[LithifyError] = []
         for snapshot in self.partitions:
-            snapshot.release()
+            try:
+                snapshot.release()
+            except LithifyError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def _wholes(self, asked: Wanted) -> list[ReadTask]:
         """A task for all of each partition."""

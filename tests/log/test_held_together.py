@@ -1,8 +1,10 @@
 """Whoever reads a task renews the pins of all partitions of its query (docs/rfcs/0021, history 9)."""
 
+import dataclasses
 import pickle
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -17,6 +19,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.keys import PartitionKeys
 from lithify.segment.read_task import Hold, ReadTask
+from lithify.store.errors import Unavailable
 from tests.clock import HandClock
 from tests.log.compaction import collect, compact
 
@@ -107,6 +110,16 @@ def test_a_partition_whose_pin_cannot_be_renewed_ends_no_read(warehouse: Warehou
     clock.now_ms += TTL_MS // 2
     assert sum(batch.num_rows for task in tasks for batch in reading(task, warehouse, clock)) == 12
     assert topic.partition(1).checkpoints("scan") == ()
+
+
+def test_a_pin_that_cannot_be_released_keeps_no_other(warehouse: Warehouse) -> None:
+    snapshot = made(warehouse, 3).snapshot(HELD_FOR)
+    failing = Mock(release=Mock(side_effect=Unavailable("away")))
+    broken = dataclasses.replace(snapshot, partitions=(failing, *snapshot.partitions[1:]))
+    with pytest.raises(Unavailable, match="away"):
+        broken.release()
+    pinned = [bool(warehouse.topic("t").partition(number).checkpoints("scan")) for number in range(3)]
+    assert pinned == [True, False, False]
 
 
 def bare(partition: int, hold: Hold | None) -> ReadTask:
