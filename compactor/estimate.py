@@ -17,11 +17,11 @@ from lithify.segment.source import FETCHES_BYTES
 
 __all__ = ["SPLIT_BYTES_MIN", "estimate", "estimate_relocation", "target_bytes"]
 
-# Smaller jobs have one range. Larger ones have 2, 4 or RANGES_MIN of about this size, or more if outputs would be too
+# Smaller jobs have one range. Larger ones have 2, 4 or 8 of about this size, or more if outputs would be too
 # large. A range of this size takes a worker about a second, and each task costs a tenth of a second on Spark, whatever
 # it does (docs/rfcs/0020). Powers of two, since workers are: of five equal ranges, two workers leave one for last.
 SPLIT_BYTES_MIN = 64 * 1024 * 1024
-RANGES_MIN = 8
+_EVEN_RANGES_MAX = 8
 _PROCESS_BYTES = 160 * 1024 * 1024  # of a worker before it merges: interpreter and libraries
 _OUTPUT_BYTES = 64 * 1024 * 1024  # of output held: a row group decoded, encoded and on its way
 _PART_BYTES = 16 * 1024 * 1024  # of a part of a streamed object
@@ -34,7 +34,7 @@ def target_bytes(config: TopicConfig, input_bytes: int) -> int:
     if input_bytes <= SPLIT_BYTES_MIN:
         return min(config.output_bytes, SPLIT_BYTES_MIN)
     ranges = 1 << max(1, round(math.log2(input_bytes / SPLIT_BYTES_MIN)))
-    return min(config.output_bytes, -(-input_bytes // min(ranges, RANGES_MIN)))
+    return min(config.output_bytes, -(-input_bytes // min(ranges, _EVEN_RANGES_MAX)))
 
 
 def estimate(reading: Reading, chosen: Sequence[Unit], kind: Kind, ranges: int | None = None) -> Estimate:

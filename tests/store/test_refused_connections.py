@@ -1,9 +1,11 @@
 """A home that refuses connections is spared for two seconds: requests fail at once. Then it is asked as before."""
 
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -178,8 +180,9 @@ def test_s3_tells_a_refused_connection() -> None:
     store.close()
 
 
-def test_a_name_that_nobody_knows_is_not_a_refused_connection() -> None:
+def test_a_name_that_nobody_knows_is_not_a_refused_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """To learn that may take long."""
+    monkeypatch.setattr("socket.getaddrinfo", Mock(side_effect=socket.gaierror(socket.EAI_NONAME, "unknown")))
     client = {"endpoint_url": "http://nowhere.invalid", "region_name": "us-east-1"}
     store = S3Store("bucket", "p", {"key": "k", "secret": "s", "client_kwargs": client}, pause=lambda _: None)
     with pytest.raises(Unavailable) as caught:
