@@ -64,12 +64,14 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from lithify.log.read_task import read_task
         from lithify.store.opening_homes import opened_spec
+        from lithify.work.set_aside import set_aside
 
         assert isinstance(partition, ReadPartition)
         if partition.task is None:
             return
         for batch in read_task(partition.task, opened_spec(partition.spec)):
             yield for_spark(batch, self._columns, partition.task.partition)
+        set_aside()
 
 
 def planned(opened: "Opened", options: ReadOptions, columns: Sequence[str]) -> "list[ReadTask]":

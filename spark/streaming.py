@@ -129,11 +129,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from lithify.work.set_aside import set_aside
+
         if not isinstance(partition, StretchPartition):
             return  # Spark's own placeholder, if there are no stretches
         stretch = partition.stretch
         for batch in _records(stretch, partition.spec, self._options.fail_on_data_loss, self._columns):
             yield for_spark(batch, self._columns, stretch.partition)
+        set_aside()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: Spark keeps the position in the query's checkpoint."""

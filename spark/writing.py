@@ -105,6 +105,7 @@ def of_transaction(placing: Placing, txn: tuple[str, int]) -> Placing:
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
     from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
+    from lithify.work.set_aside import set_aside
 
     context = TaskContext.get()
     number = context.partitionId() if context is not None else 0
@@ -113,7 +114,9 @@ def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | N
         if number >= UPLOADED_SEGMENTS_MAX and batch.num_rows:
             raise _too_many(f"this write has more than {UPLOADED_SEGMENTS_MAX} tasks, each with segments of its own")
         rows.add(for_append(batch, placing.names))
-    return Written(placing.partitions_count, rows.written(), query_id)
+    written = rows.written()
+    set_aside()
+    return Written(placing.partitions_count, written, query_id)
 
 
 class Rows:

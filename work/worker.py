@@ -19,6 +19,7 @@ from lithify.store.homes import Homes
 from lithify.store.opening_homes import opened_specs
 from lithify.work.order import Cancelled, Checked, Order, Refused, Reply, sealed_reply, unsealed_order
 from lithify.work.outcome import outcome_of
+from lithify.work.set_aside import set_aside
 from lithify.work.stop_file import working
 
 __all__ = ["obey", "obey_batches"]
@@ -26,7 +27,9 @@ __all__ = ["obey", "obey_batches"]
 
 def obey(sealed: str) -> str:
     """Carry out a sealed order; answers with a sealed reply."""
-    return sealed_reply(_reply(unsealed_order(sealed)))
+    reply = sealed_reply(_reply(unsealed_order(sealed)))
+    set_aside()
+    return reply
 
 
 def obey_batches(sealed: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
