@@ -44,7 +44,7 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Heads, Reading, first_state, held_by
 from lithify.manifest.words import counted
-from lithify.store.errors import CommitUnknown, EpochRegression, Fenced, InvalidRequest
+from lithify.store.errors import CommitUnknown, EpochRegression, Fenced, InvalidRequest, NotFound
 from lithify.store.in_step import both
 from lithify.store.port import NewId, Now
 
@@ -135,7 +135,10 @@ class Coordinator:
         if needed.input_bytes and not await _room(needed):
             return deferred(needed.input_bytes)
         if self._epoch is None:
-            claimed = await self._claim(reading.manifest, take_over)
+            try:
+                claimed = await self._claim(reading.manifest, take_over)
+            except NotFound as gone:  # the topic was deleted since it was read
+                return Step(StepEnd.IDLE, str(gone))
             if claimed is None:
                 self._watched = watched(self._watched, reading)
                 return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")

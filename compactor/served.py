@@ -21,6 +21,7 @@ from lithify.manifest.catalog import keep_bounds, live_topic, topic_lineage
 from lithify.manifest.config import parse
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.reading import Heads
 from lithify.manifest.rests import Rest, Rests
 from lithify.store.apart import Fault
 from lithify.store.driver import Answer, Driver, drive
@@ -32,6 +33,7 @@ __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
 T = TypeVar("T")
 CONFIG_FRESH_MS = 10_000
+LOOK_FRESH_MS = 1_000  # for so long a first claim goes by the look before it
 TOLD_TO_STOP = Step(StepEnd.STOPPED, "told to stop")
 LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out whether there is anything to do
 
@@ -77,6 +79,12 @@ class ServedTopic:
             if read is not None:
                 self._take(read, asked_ms)
             return read, beside
+
+    def read_since(self, at_ms: int) -> TopicFile | None:
+        """As it was read, if that was at `at_ms` or later, and it is live."""
+        with self._lock:
+            known = self._read if self._read_at_ms >= at_ms else None
+            return known if known is not None and known.topic_id == self._topic_id else None
 
     def read_at_rest(self, rests: Rests, *, anew: bool) -> TopicFile:
         """As `read`; but as rarely as partitions at rest are looked at. `anew`: not all of its partitions rest."""
@@ -132,6 +140,7 @@ class ServedPartition:
         self._beside: deque[Step] = deque()  # done by the relief, not yet in the tally
         self._manifest: Manifest | None = None  # the newest seen
         self._known = False  # both files have been read
+        self._looked: Heads | None = None  # by the last look, if no turn came after it
         self._resting = False  # as far as known, there is nothing to do
 
     @property
@@ -171,7 +180,7 @@ class ServedPartition:
                     return self._rests(still)
             else:
                 self._known = False
-                drive(coordinator.files.heads(), answers)
+                self._looked = drive(coordinator.heads(), answers)
                 self._known = True
         except LithifyError:
             self._known = False
@@ -284,9 +293,7 @@ class ServedPartition:
             return TOLD_TO_STOP
         owned = self.owned
         try:
-            # What was altered while others had their turn applies to this step already: a job keeps to it until its
-            # end.
-            topic, heads = self.topic.read_beside(self._coordinator.heads(), answers)
+            topic, heads = self._read(answers)
             if topic is not None and drive(keep_bounds(self._coordinator.files, topic), answers):
                 heads = None
             return drive(self._coordinator.step(self.topic.config, self.take_over, heads), answers)
@@ -297,6 +304,22 @@ class ServedPartition:
             return Step(StepEnd.STANDBY, f"{error}; waiting as a standby")
         finally:
             answers.step_ended()
+
+    def _read(self, answers: CompactionAnswers) -> tuple[TopicFile | None, Heads]:
+        """The topic and both heads. What was altered while others had their turn applies to the next step already: a
+        job keeps to it until its end.
+
+        SUBTLE! Whoever has claimed nothing yet goes by the look that it has just made: that only decides whether to
+        claim. The claim is refused if another came first, and the job is planned by what the claim found. An owner
+        plans by what it reads here, and so reads: its relief may have replaced the sources meanwhile. Test:
+        tests/compactor/test_claims_after_looks.py
+        """
+        looked, self._looked = self._looked, None
+        if looked is not None and not self.owned and young(looked.now_ms, answers(Now()), LOOK_FRESH_MS):
+            topic = self.topic.read_since(looked.now_ms - LOOK_FRESH_MS)
+            if topic is not None:
+                return topic, looked
+        return self.topic.read_beside(self._coordinator.heads(), answers)
 
     def _may_do_more(self, answers: CompactionAnswers) -> bool:
         """Whether there is something else to do while a job waits for its next attempt."""
@@ -335,4 +358,5 @@ class ServedPartition:
 
     def _replace(self, *, stands_by: bool) -> None:
         self._coordinator = Coordinator(self._files.again(), self._worker, stands_by=stands_by)
+        self._looked = None
         self._known = self._resting = self.take_over = False

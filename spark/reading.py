@@ -63,8 +63,8 @@ class BatchReader(DataSourceReader):
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from lithify.log.read_task import read_task
+        from lithify.segment.set_aside import set_aside
         from lithify.store.opening_homes import opened_spec
-        from lithify.work.set_aside import set_aside
 
         assert isinstance(partition, ReadPartition)
         if partition.task is None:

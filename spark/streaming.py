@@ -129,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_while_read
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from lithify.work.set_aside import set_aside
+        from lithify.segment.set_aside import set_aside
 
         if not isinstance(partition, StretchPartition):
             return  # Spark's own placeholder, if there are no stretches

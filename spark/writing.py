@@ -105,7 +105,7 @@ def of_transaction(placing: Placing, txn: tuple[str, int]) -> Placing:
 def write(placing: Placing, batches: Iterator[pa.RecordBatch], query_id: str | None = None) -> Written:
     """In a task: the rows of each partition as one segment, or a few if they are more than memory should hold."""
     from lithify.manifest.model import UPLOADED_SEGMENTS_MAX
-    from lithify.work.set_aside import set_aside
+    from lithify.segment.set_aside import set_aside
 
     context = TaskContext.get()
     number = context.partitionId() if context is not None else 0

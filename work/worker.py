@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from lithify.segment.check import CheckTask, check_segments, unread
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.memory import keep_freed_memory
+from lithify.segment.set_aside import set_aside
 from lithify.segment.task import JobTask, MergeTask, MoveTask, TaskFailure, TaskResult
 from lithify.store.apart import Fault, attempt
 from lithify.store.homes import Homes
 from lithify.store.opening_homes import opened_specs
 from lithify.work.order import Cancelled, Checked, Order, Refused, Reply, sealed_reply, unsealed_order
 from lithify.work.outcome import outcome_of
-from lithify.work.set_aside import set_aside
 from lithify.work.stop_file import working
 
 __all__ = ["obey", "obey_batches"]

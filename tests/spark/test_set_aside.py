@@ -1,4 +1,4 @@
-"""Python workers of Spark's do not look at the same objects after every task (lithify.work.set_aside)."""
+"""Python workers of Spark's do not look at the same objects after every task (lithify.segment.set_aside)."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lithify
-from lithify.work import set_aside
+from lithify.segment import set_aside
 
 pytestmark = pytest.mark.spark
 Rows = Iterator[pa.RecordBatch]
