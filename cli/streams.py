@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
+from lithify.store.file_errors import FULL
 
 __all__ = ["OutputFailed", "drain", "guard_streams", "silence"]
 
@@ -21,7 +22,12 @@ class OutputFailed(Exception):
 
 
 class _Output(io.FileIO):
-    """Raises OutputFailed if nothing more can be written. A reader that goes away is not an error."""
+    """Raises OutputFailed if nothing more can be written. A reader that goes away is not an error, and neither is a
+    terminal: then this raises BrokenPipeError."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self._terminal = self.isatty()  # once it is gone, nobody knows
 
     def write(self, data: Any, /) -> int:
         try:
@@ -29,13 +35,16 @@ class _Output(io.FileIO):
         except BrokenPipeError:
             raise
         except OSError as error:
+            if self._terminal and error.errno == errno.EIO:
+                raise BrokenPipeError(error.errno, "the terminal is gone") from error
             raise OutputFailed(_told(error)) from error
 
 
 def _told(error: OSError) -> LithifyError:
     if error.errno == errno.EBADF:
         return InvalidRequest("standard output is closed; send it somewhere, if only to /dev/null")
-    return Unavailable(f"standard output: {error.strerror}; the output is incomplete. Free some space, and try again")
+    remedy = "Free some space" if error.errno in FULL else "See what it goes to"
+    return Unavailable(f"standard output: {error.strerror}; the output is incomplete. {remedy}, and try again")
 
 
 class _Complaints(io.FileIO):
@@ -71,7 +80,7 @@ def guard_streams() -> None:
             os.open(os.devnull, way)
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_NoInput()))
-    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout, "surrogateescape")
+    sys.stdout = _text(_Output(1), sys.stdout, "surrogateescape")
     sys.stderr = _text(_Complaints(2, "w", closefd=False), sys.stderr, "backslashreplace", lines=True)
 
 

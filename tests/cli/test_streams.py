@@ -82,6 +82,25 @@ def test_a_terminal_that_goes_away_is_as_being_told_to_end(users: Lithify) -> No
 
 
 @pytest.mark.slow
+def test_a_terminal_that_is_gone_is_a_reader_that_is_gone(users: Lithify) -> None:
+    """Without a signal, as for what runs in the background: writing fails with EIO, and no disk is full."""
+    ours, terminal = os.openpty()
+    with subprocess.Popen(
+        [*shlex.split(PROGRAM), "read", "users", "--follow"],
+        env={**os.environ, "LITHIFY_WAREHOUSE": users.url},
+        stdout=terminal,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(terminal)
+        assert os.read(ours, 1)  # it has begun to show what is there
+        os.close(ours)
+        users.ok("append", "users", input=lines({"key": "a", "value": "2"}))
+        assert process.stderr is not None
+        assert (process.wait(), process.stderr.read()) == (141, "")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("words", [("append", "users", "--batch-size", "1"), ("read", "users", "--follow")])
 def test_a_signal_that_the_caller_had_ignored_stays_so(
