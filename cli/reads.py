@@ -60,7 +60,7 @@ _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
     show_default=True,
     help="Where to begin if the log no longer has that offset; one beyond its end is always an error.",
 )
-@click.option("--follow", is_flag=True, help="Keep reading new records, until Ctrl-C or SIGTERM.")
+@click.option("--follow", is_flag=True, help="Keep reading new records, until Ctrl-C, SIGTERM or SIGHUP.")
 @click.option("--consumer", metavar="NAME", help="Resume where this consumer stopped, and commit its position.")
 @_checkpoint
 @_limit
