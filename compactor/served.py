@@ -33,7 +33,7 @@ __all__ = ["LOOK_AGAIN", "ServedPartition", "ServedTopic"]
 
 T = TypeVar("T")
 CONFIG_FRESH_MS = 10_000
-LOOK_FRESH_MS = 1_000  # for so long a first claim goes by the look before it
+LOOK_FRESH_MS = 1_000  # for so long the first claim of a partition without an owner goes by the look before it
 TOLD_TO_STOP = Step(StepEnd.STOPPED, "told to stop")
 LOOK_AGAIN = Want((URGENCY_NONE, 0))  # a turn that finds out whether there is anything to do
 
@@ -80,10 +80,10 @@ class ServedTopic:
                 self._take(read, asked_ms)
             return read, beside
 
-    def read_since(self, at_ms: int) -> TopicFile | None:
-        """As it was read, if that was at `at_ms` or later, and it is live."""
+    def read_lately(self, now_ms: int) -> TopicFile | None:
+        """As it was read, if that was within LOOK_FRESH_MS, and it is live."""
         with self._lock:
-            known = self._read if self._read_at_ms >= at_ms else None
+            known = self._read if young(self._read_at_ms, now_ms, LOOK_FRESH_MS) else None
             return known if known is not None and known.topic_id == self._topic_id else None
 
     def read_at_rest(self, rests: Rests, *, anew: bool) -> TopicFile:
@@ -309,14 +309,15 @@ class ServedPartition:
         """The topic and both heads. What was altered while others had their turn applies to the next step already: a
         job keeps to it until its end.
 
-        SUBTLE! Whoever has claimed nothing yet goes by the look that it has just made: that only decides whether to
-        claim. The claim is refused if another came first, and the job is planned by what the claim found. An owner
-        plans by what it reads here, and so reads: its relief may have replaced the sources meanwhile. Test:
-        tests/compactor/test_claims_after_looks.py
+        SUBTLE! Where a look of a moment ago found no owner, its reading will do: it decides whether to claim. The claim
+        is refused if another came first, and the job is planned by what the claim found. Where there is an owner, it
+        will not do: 1. B looks; A, the owner, rests. 2. A begins a job, which leaves no trace in the manifest. 3. B
+        claims, and A is fenced in the middle of its work. Tests: tests/compactor/test_claims_after_looks.py
         """
         looked, self._looked = self._looked, None
-        if looked is not None and not self.owned and young(looked.now_ms, answers(Now()), LOOK_FRESH_MS):
-            topic = self.topic.read_since(looked.now_ms - LOOK_FRESH_MS)
+        if looked is not None and (looked.state is None or not looked.state.owner):
+            now_ms = answers(Now())
+            topic = self.topic.read_lately(now_ms) if young(looked.now_ms, now_ms, LOOK_FRESH_MS) else None
             if topic is not None:
                 return topic, looked
         return self.topic.read_beside(self._coordinator.heads(), answers)

@@ -18,7 +18,7 @@ from lithify.store.side_by_side import SideBySide
 from lithify.store.urls import shown
 from lithify.store.wrapped import Wrapped
 
-__all__ = ["Cold"]
+__all__ = ["TRIED", "Cold"]
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -26,7 +26,7 @@ F = TypeVar("F")
 _LISTING_S = 600.0  # many filesystems list all that is there as one page
 _KEY_S = 2.0  # for each key of a deletion: many filesystems delete one after the other
 _DELETION_S_MAX = 600.0
-_TRIED = "home.json"  # no object: whatever the answer is, the home is there
+TRIED = "home.json"  # no object: whatever the answer is, the home is there
 
 
 class Cold(Wrapped):
@@ -154,7 +154,7 @@ class Cold(Wrapped):
 
     def answers(self) -> None:
         """Raises Unavailable if it does not."""
-        self.inner.head(_TRIED)
+        self.inner.head(TRIED)
 
 
 class _Output(OutputFile):

@@ -1,5 +1,6 @@
 """Whoever claims a partition for the first time goes by the look before it, and by nothing that it read there."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.served import LOOK_FRESH_MS, ServedPartition
 from lithify.manifest.reading import Heads
 from tests.clock import HandClock
-from tests.compactor.serving import append_to
+from tests.compactor.serving import HeldEngine, append_to
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -66,6 +67,32 @@ def test_what_a_look_has_read_is_not_read_again_for_the_claim(
     assert not part.describe().l0
 
 
+def test_an_owner_that_began_a_job_meanwhile_keeps_the_partition(
+    warehouse: lithify.Warehouse,
+    part: lithify.Partition,
+    compactor: lithify.Compactor,
+    after_the_look: Callable[[Callable[[], object]], None],
+) -> None:
+    """The job leaves no trace in the manifest, by which a claim would be refused."""
+    engine, reports = HeldEngine(set()), list[Any]()
+    owner = lithify.Compactor(warehouse, engine)
+    owner.run_once()
+    append_to(part, 8)
+    engine.hold("t")
+    works = threading.Thread(target=lambda: reports.append(owner.run_once()))
+
+    def begins() -> None:
+        works.start()
+        assert engine.began.wait(60)
+
+    after_the_look(begins)
+    found = compactor.run_once()
+    engine.let_go.set()
+    works.join(60)
+    assert [each.outcome for each in found.partitions] == ["standby"]
+    assert [job.status for job in reports[0].jobs] == ["completed"]
+
+
 def test_an_owner_reads_before_its_step(
     part: lithify.Partition, compactor: lithify.Compactor, readings: list[Heads]
 ) -> None:
@@ -75,6 +102,32 @@ def test_an_owner_reads_before_its_step(
     (job,) = compactor.run_once().jobs
     assert job.status == "completed"
     assert len(readings) == 2
+
+
+@pytest.mark.parametrize("passed_ms", [LOOK_FRESH_MS // 2, -LOOK_FRESH_MS])
+def test_a_pause_waits_for_no_more_than_a_second_in_all(
+    warehouse: lithify.Warehouse,
+    part: lithify.Partition,
+    compactor: lithify.Compactor,
+    clock: HandClock,
+    monkeypatch: pytest.MonkeyPatch,
+    passed_ms: int,
+) -> None:
+    """From the round that read the topic to the look, and from the look to the turn; and whatever a clock does."""
+    look, left = ServedPartition.look, ["t"]
+
+    def looked(self: ServedPartition, answers: Any) -> Any:
+        while left:
+            warehouse.topic(left.pop()).alter({"compaction.paused": "true"})
+            clock.now_ms += passed_ms
+        want = look(self, answers)
+        clock.now_ms += LOOK_FRESH_MS // 2
+        return want
+
+    monkeypatch.setattr(ServedPartition, "look", looked)
+    report = compactor.run_once()
+    assert report.jobs == ()
+    assert [each.outcome for each in report.partitions] == ["idle"]
 
 
 @pytest.mark.parametrize(("passed_ms", "times"), [(LOOK_FRESH_MS - 1, 1), (LOOK_FRESH_MS, 2), (-1, 2)])

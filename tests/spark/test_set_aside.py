@@ -36,7 +36,7 @@ def in_workers(spark: Any, look: Callable[[], int]) -> set[int]:
 def forget() -> int:
     before = gc.get_freeze_count()
     gc.unfreeze()
-    set_aside._once.cache_clear()
+    set_aside._done_ms.clear()
     return before
 
 
