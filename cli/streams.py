@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 from lithify.store.errors import InvalidRequest, LithifyError, Unavailable
-from lithify.store.file_errors import FULL
 
 __all__ = ["OutputFailed", "drain", "guard_streams", "silence"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputFailed(Exception):
@@ -43,7 +44,7 @@ class _Output(io.FileIO):
 def _told(error: OSError) -> LithifyError:
     if error.errno == errno.EBADF:
         return InvalidRequest("standard output is closed; send it somewhere, if only to /dev/null")
-    remedy = "Free some space" if error.errno in FULL else "See what it goes to"
+    remedy = "Free some space" if error.errno in _FULL else "See what it goes to"
     return Unavailable(f"standard output: {error.strerror}; the output is incomplete. {remedy}, and try again")
 
 
