@@ -21,7 +21,7 @@ from benchmarks.far_idle import idle
 from benchmarks.far_reading import cold, get, read, scan, tail
 from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.far_site import Site, far_site, what_is_missing
-from benchmarks.far_working import append, appends, compact, spark
+from benchmarks.far_working import append, appends, compact, large, spark
 
 __all__ = ["ROWS", "far"]
 
@@ -34,6 +34,7 @@ ROWS: Mapping[str, Callable[[Site], Iterator[FarRow]]] = {
     "read": read,
     "compact": compact,
     "spark": spark,
+    "large": large,
     "appends": appends,
     "idle": idle,
     "duckdb": duckdb,

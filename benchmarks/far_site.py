@@ -44,6 +44,11 @@ class Site:
         self._names = 0
 
     @property
+    def config(self) -> dict[str, str]:
+        """Of topics that are compacted."""
+        return _CONFIG
+
+    @property
     def places(self) -> tuple[Place, Place]:
         return self.near, self.far
 

@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
+
 import lithify
 from benchmarks.far_rows import FarRow
 from benchmarks.far_site import Place, Site, timed
+from benchmarks.generate import tables
 
-__all__ = ["append", "appends", "compact", "spark"]
+__all__ = ["append", "appends", "compact", "large", "spark"]
 
 _RECORDS = 100
 _THREADS = (1, 8, 32, 64)
 _PROCESSES = 8
 _APPENDING_S = 4.0
+_LARGER = 5
 _CONFIG = {"cleanup.policy": "compact"}
 
 
@@ -95,29 +99,42 @@ def _process(url: str, options: dict[str, Any], seconds: float, ready: Any, answ
 
 
 def compact(site: Site) -> Iterator[FarRow]:
-    yield _compacted(site, "compact", "compaction, local engine", "local", 5)
+    yield _compacted(site, "compact", "compaction, local engine", "local")
 
 
 def spark(site: Site) -> Iterator[FarRow]:
     """The session is warm."""
     engine = lithify.SparkEngine("local[2]")
     try:
-        yield _compacted(site, "spark", "compaction, Spark", engine, 5)
+        yield _compacted(site, "spark", "compaction, Spark", engine)
     finally:
         engine.close()
 
 
-def _compacted(site: Site, row: str, what: str, engine: Any, times: int) -> FarRow:
-    """A clean of 8 L0 segments, after which the partition is what it was before."""
-    url = site.data
-    there = site.objects("data/l0/")
+def large(site: Site) -> Iterator[FarRow]:
+    """What of a compaction's distance is its round trips, which do not grow with the data."""
+    url = site.fresh_url()
+    partition = site.near.open(url).create_topic("large", 1, site.config, probe=False).partition(0)
+    for table in tables(msgspec.structs.replace(site.shape, rows=_LARGER * site.shape.rows)):
+        partition.append(table)
+    what = f"compaction of {_LARGER} times as much, local engine"
+    yield _compacted(site, "large", what, "local", partition=("large", url), times=3)
+
+
+def _compacted(
+    site: Site, row: str, what: str, engine: Any, *, partition: tuple[str, str] | None = None, times: int = 5
+) -> FarRow:
+    """A clean of 8 L0 segments, after which the partition (topic, URL) is what it was before."""
+    topic, url = partition or ("l0", site.data)
+    prefix = f"{url.rpartition('/')[2]}/{topic}/"
+    there = site.objects(prefix)
 
     def run(place: Place) -> float:
         warehouse = place.open(url)
-        warehouse.topic("l0").partition(0).describe()  # the head is known, the clients are connected
+        warehouse.topic(topic).partition(0).describe()  # the head is known, the clients are connected
         only = _Only(warehouse)
         took = timed(lambda: lithify.Compactor(only, engine).run_once())
-        new = [key for key in site.objects("data/l0/") if key not in there]
+        new = [key for key in site.objects(prefix) if key not in there]
         assert any(key.endswith(".parquet") for key in new), "nothing was compacted"
         site.delete(new)
         return took
