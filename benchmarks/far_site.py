@@ -19,10 +19,10 @@ from tests.debian import program
 from tests.endpoint import Endpoint
 from tests.rgw import running_rgw
 
-__all__ = ["SHAPE", "Place", "Site", "far_site", "timed", "what_is_missing"]
+__all__ = ["CONFIG", "SHAPE", "Place", "Site", "far_site", "timed", "what_is_missing"]
 
 SHAPE = Shape(segments=8, rows=200_000, keys=800_000, value_bytes=40)
-_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _PROGRAMS = ("radosgw", "ceph-mon", "ceph-osd", "radosgw-admin", "ceph")
 
 
@@ -42,11 +42,6 @@ class Site:
         self.not_run: list[str] = []  # of what could not be measured
         self._bucket = near.create_bucket("far")
         self._names = 0
-
-    @property
-    def config(self) -> dict[str, str]:
-        """Of topics that are compacted."""
-        return _CONFIG
 
     @property
     def places(self) -> tuple[Place, Place]:
@@ -71,7 +66,7 @@ class Site:
         """URL of a warehouse with topics `l0` (8 L0 segments) and `clean` (the same data in one run)."""
         warehouse = self.near.open(self.url("data"))
         for name in ("clean", "l0"):
-            topic = warehouse.create_topic(name, 1, _CONFIG, probe=False)
+            topic = warehouse.create_topic(name, 1, CONFIG, probe=False)
             for table in self.tables:
                 topic.partition(0).append(table)
             if name == "clean":

@@ -11,7 +11,7 @@ import msgspec
 
 import lithify
 from benchmarks.far_rows import FarRow
-from benchmarks.far_site import Place, Site, timed
+from benchmarks.far_site import CONFIG, Place, Site, timed
 from benchmarks.generate import tables
 
 __all__ = ["append", "appends", "compact", "large", "spark"]
@@ -114,7 +114,7 @@ def spark(site: Site) -> Iterator[FarRow]:
 def large(site: Site) -> Iterator[FarRow]:
     """What of a compaction's distance is its round trips, which do not grow with the data."""
     url = site.fresh_url()
-    partition = site.near.open(url).create_topic("large", 1, site.config, probe=False).partition(0)
+    partition = site.near.open(url).create_topic("large", 1, CONFIG, probe=False).partition(0)
     for table in tables(msgspec.structs.replace(site.shape, rows=_LARGER * site.shape.rows)):
         partition.append(table)
     what = f"compaction of {_LARGER} times as much, local engine"

@@ -51,6 +51,14 @@ OF_TURNS = (
         "if seen is None:",
     ),
     Sabotage(
+        "a claim goes by a look of before its owner began",
+        "P5",
+        "compactor/served.py",
+        "if looked is not None and (looked.state is None or not looked.state.owner):",
+        "if looked is not None:",
+        test="tests/compactor/test_claims_after_looks.py::test_an_owner_that_began_a_job_meanwhile_keeps_the_partition",
+    ),
+    Sabotage(
         "a lease is ten minutes",
         "P5",
         "compactor/policy.py",

@@ -121,6 +121,18 @@ def test_one_that_answered_a_moment_ago_is_not_spared(
     assert down.asked == asked
 
 
+def test_one_that_answered_another_request_meanwhile_is_not_spared(cold: Cold, down: Down) -> None:
+    def another() -> None:
+        down.down = False
+        assert cold.head(KEY) is not None
+        down.down = True
+
+    down.meanwhile = another
+    for _ in range(2):
+        with pytest.raises(Refused):
+            cold.read(KEY, 0, 2)
+
+
 def test_an_upload_that_has_begun_goes_on_and_its_answer_ends_it(cold: Cold, down: Down) -> None:
     output = cold.output(KEY + "2")
     output.write(b"a")
