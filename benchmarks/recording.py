@@ -5,8 +5,8 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from lithify.compactor.attempt import UNRECORDED_SHARE
 from lithify.compactor.job_edits import Finish, Heartbeat, Record
+from lithify.compactor.progress import UNRECORDED_SHARE
 from lithify.manifest.codec import encode
 from lithify.manifest.commit import Next
 from lithify.manifest.jobs import (

@@ -1,7 +1,9 @@
 """Answers a coordinator's requests: the store's from the store, the engine's from the engine."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,6 +11,8 @@ from msgspec.structs import replace
 from lithify.compactor.engine import (
     Engine,
     NextResults,
+    Prepared,
+    PrepareTasks,
     Reserve,
     Running,
     SplitRanges,
@@ -23,8 +27,10 @@ from lithify.compactor.verification import Verification
 from lithify.compactor.weighing import Weighing
 from lithify.segment.ranges import split_ranges
 from lithify.segment.segments import Segments
+from lithify.segment.task import JobTask
 from lithify.store.driver import Driver
-from lithify.store.port import Request
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.port import Request, Together
 
 __all__ = ["Budget", "CompactionAnswers"]
 
@@ -72,6 +78,7 @@ class CompactionAnswers:
         self._stopping = stopping
         self._paused = paused
         self._running: Running | None = None
+        self._prepared: tuple[tuple[JobTask, ...], Prepared | None] = (), None
         self._look: Verification | None = None  # a verification that has more to do
         self._weighing = Weighing(driver.homes)
 
@@ -87,14 +94,10 @@ class CompactionAnswers:
                 return self._weighing.weigh(request)
             case VerifyOutputs():
                 return self._verify(request)
+            case PrepareTasks(tasks, label):
+                return self._prepare(self._marked(tasks), label)
             case StartTasks(tasks, label):
-                for task in tasks:  # before any worker begins
-                    Segments(task.keys, self._driver.homes).refuse_unreachable(task.segments)
-                self.close()
-                if self._reserved is not None and self._reserved.short:
-                    tasks = tuple(replace(task, short=True) for task in tasks)
-                self._running = self._engine.start(self._driver.homes, tasks, label)
-                return None
+                return self._start(self._marked(tasks), label)
             case NextResults(timeout_ms):
                 return () if self._running is None else tuple(self._running.results(timeout_ms))
             case StopTasks():
@@ -103,17 +106,51 @@ class CompactionAnswers:
                 return self._reserve(Load(request.input_bytes, request.short, request.alone))
             case StopAsked():
                 return self.stopping or self._paused()
+            case Together(requests):  # the store's, and the engine's beside them
+                return tuple(self._driver.homes.here.side_by_side([partial(self, each) for each in requests]))
             case _:
                 return self._driver.answer(request)
 
     def step_ended(self) -> None:
         """Gives back what the step reserved, and forgets what it left unfinished."""
         self._look, self._weighing = None, Weighing(self._driver.homes)
+        self._forget_prepared()
         self._give_back()
 
     def close(self) -> None:
+        self._forget_prepared()
         if self._running is not None:
             self._running.stop()
+
+    def _marked(self, tasks: tuple[JobTask, ...]) -> tuple[JobTask, ...]:
+        if self._reserved is None or not self._reserved.short:
+            return tasks
+        return tuple(replace(task, short=True) for task in tasks)
+
+    def _refuse_unreachable(self, tasks: Sequence[JobTask]) -> None:
+        for task in tasks:  # before any worker begins
+            Segments(task.keys, self._driver.homes).refuse_unreachable(task.segments)
+
+    def _prepare(self, tasks: tuple[JobTask, ...], label: str) -> None:
+        """Only where requests are waited for: elsewhere there is nothing to gain. What is wrong is told by `_start`."""
+        if not self._driver.homes.here.far or self._prepared[0] == tasks:
+            return
+        self.close()
+        with suppress(InvalidRequest, Unavailable):
+            self._refuse_unreachable(tasks)
+            self._prepared = tasks, self._engine.prepare(self._driver.homes, tasks, label)
+
+    def _start(self, tasks: tuple[JobTask, ...], label: str) -> None:
+        self._refuse_unreachable(tasks)
+        if self._prepared[0] != tasks:
+            self.close()
+        self._running = self._engine.start(self._driver.homes, tasks, label)
+        self._prepared = (), None
+
+    def _forget_prepared(self) -> None:
+        (_, prepared), self._prepared = self._prepared, ((), None)
+        if prepared is not None:
+            prepared.stop()
 
     def _reserve(self, load: Load) -> bool:
         self._give_back()  # a step has at most one reservation: the new one replaces the old

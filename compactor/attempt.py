@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from lithify.compactor import job_edits
 from lithify.compactor.altered import outdated
 from lithify.compactor.damage import first_damaged
-from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks, range_done
+from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks
 from lithify.compactor.failures import failure_of, met
 from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
 from lithify.compactor.own_home import home_refuses
 from lithify.compactor.patience import patience_ms, stalled_text
-from lithify.compactor.plan import sources_of, tasks
+from lithify.compactor.plan import sources_of, tasks, tasks_label
+from lithify.compactor.progress import HEARTBEAT_MS, may_wait, record, record_last
 from lithify.compactor.relocating import gives_way
 from lithify.compactor.step import Step, StepEnd
 from lithify.compactor.waves import wave_bytes, waves
@@ -25,20 +26,17 @@ from lithify.manifest.commit import Lineage, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
 from lithify.manifest.homes import where
-from lithify.manifest.jobs import CompactorState, Ended, Job, JobError
+from lithify.manifest.jobs import Ended, Job, JobError
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.quarantine import SetQuarantine
 from lithify.manifest.relocations import CommitRelocation, UseHome
 from lithify.segment.task import TaskFailure, TaskResult
 from lithify.store.errors import CommitUnknown, Fenced, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.in_step import both
 from lithify.store.port import Now, Pause
 
 __all__ = ["JobWork"]
 
-HEARTBEAT_MS = 10_000  # a third of the lease
-UNRECORDED_SHARE = 8  # results wait to be recorded together until they are 1/8 as many as those recorded
 ALTERATIONS_MAX = 10  # alterations of the topic during one commit; after that the job is tried again later
 PACE_MS = 1_000  # how often a throttled job checks whether it should stop
 
@@ -110,15 +108,17 @@ class JobWork:
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)
         rate = self.config.compaction_throttle_bytes_per_second
+        found = frozenset[str]()
         for wave in waves(job, pending, rate):
             await heed(self.files, job.id)
             started_ms = await Now()
             ended = await self._run_tasks(manifest, job, number, wave)
-            if ended is not None:
+            if isinstance(ended, Step):
                 return ended
+            found = ended
             if rate > 0 and wave[-1] != pending[-1]:
                 await self._pace(job, started_ms, wave_bytes(job, wave) * 1000 // rate)
-        return await self._complete(manifest, job, topic_read=bool(pending))
+        return await self._complete(manifest, job, found, topic_read=bool(pending))
 
     async def _end_altered(self, job: Job, why: str) -> Step:
         """Cancel the job; it has not failed. What is due is planned anew, by today's rules (P9, P14)."""
@@ -128,10 +128,13 @@ class JobWork:
     async def _end_deleted(self, job: Job, text: str = "the topic was deleted") -> Step:
         return await self.finish(job, "cancelled", text, ended_by=EndedBy.DELETION)
 
-    async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | None:
-        """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt."""
+    async def _run_tasks(
+        self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]
+    ) -> Step | frozenset[str]:
+        """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt, else the ids of the
+        outputs that were looked at beside their record, and are whole."""
         try:
-            await StartTasks(tasks(manifest, job, number, indexes), f"lithify {self.files.name} {job.kind} {job.id}")
+            await StartTasks(tasks(manifest, job, number, indexes), tasks_label(self.files.name, job))
         except (InvalidRequest, Unavailable) as error:  # whatever is wrong there, it is not the job (P14)
             return await self._retry_later(job, met(error, "engine"))
         try:
@@ -175,8 +178,8 @@ class JobWork:
             await self._go_on(job)
         return frozenset(intact)
 
-    async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | None:
-        """Record results as they land. None: all have landed. A Step: the attempt ended before."""
+    async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | frozenset[str]:
+        """Record results as they land. A Step: the attempt ended before all had. Else as `_run_tasks`."""
         patience = self._patience_ms(job) // HEARTBEAT_MS
         waited = 0  # counted in looks, so that a clock jump cannot end the attempt
         held: list[TaskResult] = []  # landed, not recorded yet
@@ -189,7 +192,7 @@ class JobWork:
             except Unavailable as error:
                 await StopTasks()
                 if held:
-                    await self._record(job, attempt, held)
+                    await record(self.files, self.epoch, job, attempt, held)
                 away = isinstance(error, NoWorkers)  # nothing died with it
                 category = Category.ENGINE_DOWN if away else Category.ENGINE_LOST
                 return await self._retry_later(job, JobError(category, str(error)))
@@ -197,18 +200,18 @@ class JobWork:
             held += [r for r in results if isinstance(r, TaskResult)]
             waited = 0 if results else waited + 1
             ends = stop or failures or len(held) == len(pending)
-            if not ends and results and await self._may_wait(job, len(held)):
+            if not ends and results and may_wait(self.files.compactor.seen.value, job, len(held), await Now()):
                 continue
-            state = await self._record(job, attempt, held, last=len(held) == len(pending))
+            if len(held) == len(pending):
+                return await record_last(self.files, self.topic, self.epoch, job, attempt, held)
+            state = await record(self.files, self.epoch, job, attempt, held)
             pending -= {r.range_index for r in held}
             held = []
             current = state.job(job.id) if state else None
-            if not pending:
-                return None
             ended = await self._ended(job, current, len(pending), failures, stop=stop, stalled=waited >= patience)
             if ended is not None:
                 return ended
-        return None
+        return frozenset()
 
     async def _ended(
         self, job: Job, current: Job | None, pending: int, failures: Sequence[TaskFailure], *, stop: bool, stalled: bool
@@ -230,33 +233,9 @@ class JobWork:
             return await self._retry_later(job, JobError(Category.STALLED, text))
         return None
 
-    async def _may_wait(self, job: Job, landed: int) -> bool:
-        """Whether `landed` results may wait, so that others can share their write (P11).
-
-        Each write holds all that is recorded: one write for each of n ranges would write some n² of them. Results wait
-        only while they are few beside those recorded, and until the next sign of life is due at most.
-        """
-        state = self.files.compactor.seen.value
-        current = None if state is None else state.job(job.id)
-        if state is None or current is None or landed * UNRECORDED_SHARE >= len(current.done):
-            return False
-        return young(state.heartbeat_at_ms, await Now(), HEARTBEAT_MS)
-
     def _patience_ms(self, job: Job) -> int:
         state = self.files.compactor.seen.value
         return patience_ms(job, None if state is None else failure_of(state, job.segments))
-
-    async def _record(
-        self, job: Job, attempt: int, landed: list[TaskResult], *, last: bool = False
-    ) -> CompactorState | None:
-        """Record outputs that landed together in one write; with none, a heartbeat shows that work continues (P11).
-        With the `last` of them the topic is read, for the commit that follows."""
-        done = tuple(range_done(result, attempt) for result in landed)
-        edit = job_edits.Record(self.epoch, job.id, done) if done else job_edits.Heartbeat(self.epoch)
-        recording = self.files.compactor.commit(edit)
-        if not last:
-            return (await recording).version.value
-        return (await both(recording, self.topic.refresh()))[0].version.value
 
     async def _failed(self, job: Job, failure: TaskFailure) -> Step:
         if failure.category.damage:
@@ -284,9 +263,10 @@ class JobWork:
         told = f"job {job.id}: {error.reason}; it will be tried again"
         return Step(StepEnd.FAILED, told, state and state.job(job.id))
 
-    async def _complete(self, merged: Manifest, job: Job, *, topic_read: bool) -> Step:
+    async def _complete(self, merged: Manifest, job: Job, found: frozenset[str], *, topic_read: bool) -> Step:
         """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
-        manifest that the tasks read. `topic_read`: just now, so it is read again only after a long verification.
+        manifest that the tasks read. `found`: ids of outputs that were looked at just now, and are whole. `topic_read`:
+        just now, so it is read again only after a long verification.
 
         SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. A client alters the topic: version 6. 3.
         The commit would drop by the rules of 5, or move to its cold home. Therefore the commit names the version that
@@ -299,7 +279,10 @@ class JobWork:
         assert current is not None
         assert current.plan is not None
         outputs = current.outputs()
-        bad = await bad_outputs(self.files.keys, outputs, lambda: self._go_on(job))
+        unseen = [output for output in outputs if output.id not in found]
+        if unseen:
+            await self._go_on(job)
+        bad = await bad_outputs(self.files.keys, unseen, lambda: self._go_on(job))
         heed_cancel(self.files, job.id)
         if bad:
             text = f"{len(bad)} recorded outputs are missing or damaged ({min(bad)})"
@@ -308,7 +291,7 @@ class JobWork:
         manifest = self.files.manifest.seen.value
         completed = () if manifest is None else manifest.completed_jobs
         forget = tuple(d.id for d in completed if d.id not in active)
-        sources, known = sources_of(merged, current), topic_read and len(outputs) <= OUTPUTS_A_LOOK
+        sources, known = sources_of(merged, current), topic_read and len(unseen) <= OUTPUTS_A_LOOK
         if current.relocates:
             refused = await self._home_refuses(current)
             if refused is not None:

@@ -4,15 +4,13 @@ The order of writes is the protocol. Manifest before job state (P13); job before
 counts (P11). A coordinator acts only on what its own claim holds.
 """
 
-from msgspec.structs import replace
-
 from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
+from lithify.compactor.early import foresee, planned, prepare
 from lithify.compactor.engine import Reserve
-from lithify.compactor.estimate import estimate
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.own_home import home_refuses
-from lithify.compactor.plan import Proposal, freeze
+from lithify.compactor.plan import Proposal
 from lithify.compactor.policy import (
     Action,
     Admit,
@@ -134,20 +132,25 @@ class Coordinator:
         needed = needs(action, reading, owned=self._epoch is not None)
         if needed.input_bytes and not await _room(needed):
             return deferred(needed.input_bytes)
-        if self._epoch is None:
-            try:
-                claimed = await self._claim(reading.manifest, take_over)
-            except NotFound as gone:  # the topic was deleted since it was read
-                return Step(StepEnd.IDLE, str(gone))
-            if claimed is None:
-                self._watched = watched(self._watched, reading)
-                return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")
-            reading = claimed.reading(config)
-            action = decide(reading)
-            before, needed = needed, needs(action, reading, owned=True)
-            if needed.input_bytes and needed != before and not await _room(needed):
-                await self._end_planning()
-                return deferred(needed.input_bytes)
+        if self._epoch is not None:
+            return await self._do(action, reading)
+        foreseen = await foresee(self.files, action, reading)
+        try:
+            claimed = await self._claim(reading.manifest, take_over, foreseen)
+        except NotFound as gone:  # the topic was deleted since it was read
+            return Step(StepEnd.IDLE, str(gone))
+        if claimed is None:
+            self._watched = watched(self._watched, reading)
+            return Step(StepEnd.STANDBY, "another compactor claimed this first; waiting as a standby")
+        reading = claimed.reading(config)
+        begun = foreseen and reading.state.job(foreseen.id)
+        if begun is not None:
+            return await self._begun(reading.manifest, begun, config)
+        action = decide(reading)
+        before, needed = needed, needs(action, reading, owned=True)
+        if needed.input_bytes and needed != before and not await _room(needed):
+            await self._end_planning()
+            return deferred(needed.input_bytes)
         return await self._do(action, reading)
 
     async def _do(self, action: Action, reading: Reading) -> Step:
@@ -287,10 +290,10 @@ class Coordinator:
         action = None if reading is None else decide(reading)
         return resting(action) if isinstance(action, Wait) else None
 
-    async def _claim(self, manifest: Manifest, take_over: bool) -> Heads | None:
+    async def _claim(self, manifest: Manifest, take_over: bool, foreseen: Job | None) -> Heads | None:
         """Claim the partition; answers with the two heads that did it, None: another one claimed it. Manifest first,
         then `.compactor`. A crash between the two leaves an epoch without an owner; the next claim takes the one after
-        it.
+        it. If the claim is the only thing that was committed to the `manifest`, `foreseen` is admitted with it.
 
         SUBTLE! What was committed was the head, so it need not be read again. But the clock is read before, for the
         same reason as in `heads`: by that clock, the claim has not yet ended the former owner's attempts. So where
@@ -306,10 +309,15 @@ class Coordinator:
         # tests/protocol/test_p05_fencing.py
         self._owner = self._owner or await NewId()
         claim = job_edits.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
-        await self.files.compactor.commit(claim)
+        admitted = False
+        if foreseen is not None and not claimed.repeated and claimed.version.number == manifest.id + 1:
+            both = job_edits.ClaimAndAdmit(claim, job_edits.Admit(epoch, foreseen, self._worker))
+            admitted = (await self.files.compactor.commit(both)).result
+        else:
+            await self.files.compactor.commit(claim)
         self._epoch, self.claimed = epoch, True
         manifest, state = claimed.version.value or manifest, self.files.compactor.seen.value
-        if claimed.repeated or state is None or state.jobs or state.failures:
+        if not admitted and (claimed.repeated or state is None or state.jobs or state.failures):
             return await self.heads()
         return Heads(manifest, state, now_ms)
 
@@ -350,7 +358,7 @@ class Coordinator:
 
     async def _start(self, reading: Reading, proposal: Proposal) -> Step:
         """Plan, admit and run a job. `reading`: that of the decision."""
-        manifest, config, request = reading.manifest, reading.config, proposal.request
+        config, request = reading.config, proposal.request
         try:
             ranges = await split(self.files, self._mine, proposal.units, config, request)
         except Damaged as found:
@@ -362,22 +370,22 @@ class Coordinator:
             await self._end_planning()
             outcome = StepEnd.WORKED if wish.cancelled else StepEnd.STOPPED
             return Step(outcome, f"{wish} during planning: {proposal.reason}")
-        job_id = request.id if request else SegmentId.for_job(manifest.id, await NewId())
-        job = freeze(reading, proposal, ranges, job_id)
-        job = replace(job, estimate=estimate(reading, proposal.units, job.kind or proposal.kind, len(ranges)))
-        return await self._begin(reading, job)
+        return await self._begin(reading, await planned(reading, proposal, ranges))
 
     async def _begin(self, reading: Reading, job: Job) -> Step:
-        """Admit a planned job, and do its first attempt."""
+        """Admit a planned job, and do its first attempt. Its tasks read meanwhile (docs/rfcs/0033)."""
+        await prepare(self.files, reading.manifest, job, reading.config)
         admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job, self._worker))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
                 return Step(StepEnd.WORKED, str(admitted.error), job)
             raise admitted.error
         state = admitted.version.value
-        job = (state.job(job.id) if state else None) or job
+        return await self._begun(reading.manifest, (state.job(job.id) if state else None) or job, reading.config)
+
+    async def _begun(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
         self.at_work = job.id
-        return await self._work(reading.config).begun(reading.manifest, job)
+        return await self._work(config).begun(manifest, job)
 
     async def _resume(self, reading: Reading, job: Job) -> Step:
         self.at_work = job.id

@@ -25,6 +25,8 @@ __all__ = [
     "Engine",
     "NextResults",
     "NoWorkers",
+    "PrepareTasks",
+    "Prepared",
     "Reserve",
     "Running",
     "SplitRanges",
@@ -63,15 +65,27 @@ class Running(Protocol):
         ...
 
 
+class Prepared(Protocol):
+    """Tasks that read and merge, and write nothing yet (docs/rfcs/0033)."""
+
+    def stop(self) -> None:
+        """They are not wanted. As in `Running`; harmless once they were started."""
+        ...
+
+
 class Engine(Protocol):
     """Thread-safe: several attempts (of different partitions) may be under way at once."""
 
     @property
     def name(self) -> str: ...
     def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Running:
-        """Begin all `tasks`, whose sources live in `homes`. `label` names topic, partition and job for people who look
-        at the engine's own UI. Thread-safe: each partition has its turns in a thread of its own. Raises Unavailable or
-        InvalidRequest if it can take no task now."""
+        """Begin all `tasks`, whose sources live in `homes`; if they were prepared, they go on. `label` names topic,
+        partition and job for people who look at the engine's own UI. Thread-safe: each partition has its turns in a
+        thread of its own. Raises Unavailable or InvalidRequest if it can take no task now."""
+        ...
+
+    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Prepared | None:
+        """Begin to read and merge `tasks`, which write nothing before they are started. None: this engine does not."""
         ...
 
     def close(self) -> None:
@@ -105,6 +119,14 @@ class VerifyOutputs(Request[frozenset[str] | None], msgspec.Struct, frozen=True)
 
 
 class StartTasks(Request[None], msgspec.Struct, frozen=True):
+    tasks: tuple[JobTask, ...]
+    label: str
+
+
+class PrepareTasks(Request[None], msgspec.Struct, frozen=True):
+    """`tasks` are about to be started: let them read and merge already, where that is worth it. They write nothing
+    before `StartTasks` asks for the very same ones; if it does not, all of it is thrown away. Never fails."""
+
     tasks: tuple[JobTask, ...]
     label: str
 

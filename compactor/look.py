@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from lithify.compactor.engine import VerifyOutputs
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
+from lithify.store.errors import Unavailable
 
-__all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "look"]
+__all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "look", "whole_outputs"]
 
 OUTPUTS_A_LOOK = 64  # one HEAD each
 ShowLife = Callable[[], Awaitable[None]]  # may raise, which ends the check
@@ -24,6 +25,18 @@ async def look(
     while (bad := await request) is None:
         await show_life()
     return bad
+
+
+async def whole_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef]) -> frozenset[str]:
+    """The ids of those outputs that were found to be there, of their size, and to open, as far as one look tells within
+    seconds. It shows no life, so it may go on beside a commit; whatever is not among them has to be looked at."""
+    if len(outputs) > OUTPUTS_A_LOOK:
+        return frozenset()
+    try:
+        bad = await VerifyOutputs(keys, tuple(outputs), whole=False)
+    except Unavailable:
+        return frozenset()
+    return frozenset() if bad is None else frozenset(each.id for each in outputs) - bad
 
 
 async def bad_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef], show_life: ShowLife) -> frozenset[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "source_bytes",
     "sources_of",
     "tasks",
+    "tasks_label",
     "to_sort",
 ]
 
@@ -260,6 +261,11 @@ def tasks(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) ->
         )
         for index in indexes
     )
+
+
+def tasks_label(partition: str, job: Job) -> str:
+    """What people see of the tasks in an engine's own UI."""
+    return f"lithify {partition} {job.kind} {job.id}"
 
 
 def _moves(manifest: Manifest, job: Job, attempt: int, indexes: Sequence[int]) -> tuple[MoveTask, ...]:

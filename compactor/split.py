@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import SplitRanges, WeighSegment
 from lithify.compactor.estimate import target_bytes
 from lithify.compactor.job_edits import ShowPlanning
 from lithify.compactor.look import ShowLife
 from lithify.compactor.plan import offset_ranges
+from lithify.compactor.progress import HEARTBEAT_MS
 from lithify.compactor.wishes import heed
 from lithify.manifest.ages import young
 from lithify.manifest.config import TopicConfig

@@ -69,6 +69,7 @@ _ENDS: frozenset[Status] = frozenset(get_args(Ended))
 LIVES: dict[str, dict[Status | None, frozenset[Status]]] = {
     "Submit": {None: frozenset(("submitted",))},
     "Admit": {None: frozenset(("in_progress",)), "submitted": frozenset(("in_progress",))},
+    "ClaimAndAdmit": {None: frozenset(("in_progress",))},
     "Finish": {"submitted": _ENDS, "in_progress": _ENDS},  # a request is completed at once if nothing is left to do
 }
 

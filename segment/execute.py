@@ -3,6 +3,7 @@ copy a segment (docs/rfcs/0031)."""
 
 import resource
 import sys
+import threading
 from collections.abc import Callable
 
 from lithify.manifest.jobs import MergeCounts
@@ -20,16 +21,24 @@ from lithify.store.metered import Metered
 
 __all__ = ["TaskCancelled", "execute"]
 
+_CANCELLED_LOOK_S = 0.05  # how often a task that waits to write asks whether it was cancelled
+
 
 class TaskCancelled(Exception):
     """The task stopped because it was told to. Its open output was discarded; finished outputs are orphans."""
 
 
-def execute(task: JobTask, homes: Homes, cancelled: Callable[[], bool] | None = None) -> TaskResult:
+def execute(
+    task: JobTask,
+    homes: Homes,
+    cancelled: Callable[[], bool] | None = None,
+    may_write: threading.Event | None = None,
+) -> TaskResult:
     """Merge the task's range, or move its segment. Returns the segments written, after opening each once (an output
     that cannot be read must not replace sources that can).
 
-    `cancelled` is called at every block, and while sources are waited for. Deletes nothing in any case: outputs that
+    `cancelled` is called at every block, and while sources are waited for. Nothing is written before `may_write` is set
+    (None: it may write at once); until then it reads, merges and waits. Deletes nothing in any case: outputs that
     are not recorded belong to the orphan sweep. Raises NotFound or Corrupt for a source, InvalidRequest for a source in
     none of `homes`, TaskCancelled, and whatever a store raises.
     """
@@ -38,10 +47,18 @@ def execute(task: JobTask, homes: Homes, cancelled: Callable[[], bool] | None = 
         if cancelled is not None and cancelled():
             raise TaskCancelled(f"job {task.job}, range {task.range_index}")
 
-    return _merged(task, homes, check) if isinstance(task, MergeTask) else move(task, homes, check)
+    def check_write() -> None:
+        check()
+        while may_write is not None and not may_write.wait(_CANCELLED_LOOK_S):
+            check()
+
+    if isinstance(task, MergeTask):
+        return _merged(task, homes, check, check_write)
+    check_write()
+    return move(task, homes, check)
 
 
-def _merged(task: MergeTask, homes: Homes, check: Callable[[], None]) -> TaskResult:
+def _merged(task: MergeTask, homes: Homes, check: Callable[[], None], check_write: Callable[[], None]) -> TaskResult:
     cpu_ms_before = _cpu_ms()
     metered = homes.derived(lambda store: Metered(store.once()))
     segments = Segments(task.keys, metered)
@@ -49,7 +66,7 @@ def _merged(task: MergeTask, homes: Homes, check: Callable[[], None]) -> TaskRes
     sources = _sources(task, segments, ReadAhead(check))
     with Outputs(task, segments) as outputs:
         for batch in merge([source.rows() for source in sources], task.rules, tally):
-            check()
+            check_write()
             outputs.write(batch)
             del batch  # otherwise it is kept while the next is made
         written = outputs.finish()

@@ -29,6 +29,7 @@ class LocalEngine:
         self._threads = Threads(self._width, "lithify-merge")
         self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
+        self._prepared: weakref.WeakValueDictionary[tuple[JobTask, ...], _Prepared] = weakref.WeakValueDictionary()
         self._closed = False
 
     @property
@@ -37,20 +38,38 @@ class LocalEngine:
 
     def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Underway:
         """Raises InvalidRequest once the engine is closed."""
+        with self._lock:
+            prepared = self._prepared.pop(tuple(tasks), None)
+            if prepared is not None and not self._closed and prepared.may_begin:
+                return prepared.begin()
+            return self._begin(homes, tasks, label)
+
+    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> "_Prepared":
+        """They hold threads of the engine while they wait to be started. Raises InvalidRequest once it is closed."""
+        gate = _Gate()
+        with self._lock:
+            prepared = _Prepared(self._begin(homes, tasks, label, gate), gate)
+            self._prepared[tuple(tasks)] = prepared
+        return prepared
+
+    def _begin(self, homes: Homes, tasks: Sequence[JobTask], label: str, gate: "_Gate | None" = None) -> Underway:
+        """Requires: the lock."""
 
         def run(task: JobTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
-            return outcome_of(task, lambda: execute(task, homes, cancelled))
+            outcome = outcome_of(task, lambda: execute(task, homes, cancelled, gate and gate.may_write))
+            if gate is not None and isinstance(outcome, TaskFailure) and not gate.may_write.is_set():
+                gate.failed = True
+            return outcome
 
-        with self._lock:
-            if self._closed:
-                raise InvalidRequest(f"{label}: this engine is closed; make a new one")
-            if any(attempt.hangs for attempt in self._attempts):
-                # Hanging tasks never give their threads back. The other attempts finish in the old pool; new ones get a
-                # new pool.
-                self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
-                self._threads = Threads(self._width, "lithify-merge")
-            attempt = Underway(self._threads, tasks, run)
-            self._attempts.add(attempt)
+        if self._closed:
+            raise InvalidRequest(f"{label}: this engine is closed; make a new one")
+        if any(attempt.hangs for attempt in self._attempts):
+            # Hanging tasks never give their threads back. The other attempts finish in the old pool; new ones get a
+            # new pool.
+            self._attempts = weakref.WeakSet(attempt for attempt in self._attempts if not attempt.hangs)
+            self._threads = Threads(self._width, "lithify-merge")
+        attempt = Underway(self._threads, tasks, run)
+        self._attempts.add(attempt)
         return attempt
 
     def close(self) -> None:
@@ -61,3 +80,31 @@ class LocalEngine:
         for attempt in attempts:
             attempt.stop()
         self._threads.shutdown(wait=not any(attempt.hangs for attempt in attempts))
+
+
+class _Gate:
+    def __init__(self) -> None:
+        self.may_write = threading.Event()
+        self.failed = False  # a task, before it might write
+
+
+class _Prepared:
+    """Tasks that read and merge, and write nothing yet."""
+
+    def __init__(self, attempt: Underway, gate: _Gate) -> None:
+        self._attempt = attempt
+        self._gate = gate
+
+    @property
+    def may_begin(self) -> bool:
+        """A task that has failed by now did so before its attempt began: that is no failure of the attempt (P14)."""
+        return not self._gate.failed
+
+    def begin(self) -> Underway:
+        self._gate.may_write.set()
+        return self._attempt
+
+    def stop(self) -> None:
+        """They are not wanted; harmless once they have begun."""
+        if not self._gate.may_write.is_set():
+            self._attempt.stop()

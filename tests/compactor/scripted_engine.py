@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from lithify.compactor.engine import (
     NextResults,
+    PrepareTasks,
     Reserve,
     SplitRanges,
     StartTasks,
@@ -17,12 +18,22 @@ from lithify.compactor.engine import (
 from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import LithifyError
-from lithify.store.port import Request
+from lithify.store.port import Request, Together
 
 __all__ = ["RANGES", "Landed", "ScriptedEngine"]
 
 RANGES = (KeyRange(None, b"k2"), KeyRange(b"k2", b"k4"), KeyRange(b"k4", None))
-REQUESTS = (NextResults, Reserve, SplitRanges, StartTasks, StopAsked, StopTasks, VerifyOutputs, WeighSegment)
+REQUESTS = (
+    NextResults,
+    PrepareTasks,
+    Reserve,
+    SplitRanges,
+    StartTasks,
+    StopAsked,
+    StopTasks,
+    VerifyOutputs,
+    WeighSegment,
+)
 Landed = tuple[TaskResult | TaskFailure, ...]
 
 
@@ -53,6 +64,8 @@ class ScriptedEngine:
                 return self.verify(request)
             case Reserve():
                 return self.reserve(request)
+            case PrepareTasks(tasks, _):
+                return self.prepare(tasks)
             case StartTasks(tasks, _):
                 return self.start(tasks)
             case NextResults(timeout_ms):
@@ -66,6 +79,9 @@ class ScriptedEngine:
 
     def advance(self, held: Any) -> None:
         """Answer what a coroutine waits for (`tests.protocol.scene.Held`), or let the store."""
+        if isinstance(held.request, Together):
+            held.answers(lambda request: self.answer(request) if self.knows(request) else None)
+            return
         if not self.knows(held.request):
             held.go()
             return
@@ -84,6 +100,9 @@ class ScriptedEngine:
 
     def reserve(self, request: Reserve) -> bool:
         return True
+
+    def prepare(self, tasks: Sequence[MergeTask]) -> None:
+        """An engine need not."""
 
     def start(self, tasks: Sequence[MergeTask]) -> None:
         self.pending = deque(tasks)

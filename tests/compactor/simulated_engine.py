@@ -13,7 +13,7 @@ from lithify.manifest.model import SegmentRef
 from lithify.segment.rules import Fate, fate, stamped
 from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import NotFound, Unavailable
-from lithify.store.port import Get, Head, NewId, Put, Request
+from lithify.store.port import Get, Head, NewId, Put, Request, Together
 from lithify.work.outcome import failure_of
 from tests.compactor.scripted_engine import ScriptedEngine
 from tests.refs import segment_ref
@@ -169,6 +169,10 @@ async def with_engine(
             case NextResults():
                 life.looks()
                 return (await attempt(keys, engine.pending.popleft(), written),) if engine.pending else ()
+            case Together(requests) if any(isinstance(each, VerifyOutputs) for each in requests):
+                theirs = tuple(each for each in requests if not isinstance(each, VerifyOutputs))
+                replies = dict[Any, Any](zip(theirs, await Together(theirs), strict=True))
+                return tuple([replies[each] if each in replies else await answer(each) for each in requests])
             case WeighSegment() if not weighs:
                 return await request
             case _:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import lithify
 from lithify.admin.daemon import Compacting, run_together
-from lithify.compactor import coordinator
+from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.job_edits import Leave
 from lithify.compactor.scheduler import Scheduler
@@ -226,19 +226,19 @@ def test_nothing_is_given_up_while_a_turn_of_an_interrupted_run_is_under_way(
     compactor = lithify.Compactor(warehouse, engine="local", interval_ms=1)
     plans, goes_on = threading.Event(), threading.Event()
     hear: Any = vars(Scheduler)["_hear"]
-    split = coordinator.split
+    begun: Any = vars(Coordinator)["_begun"]
 
     def interrupt(self: Scheduler[Any]) -> None:
         if plans.is_set():
             raise KeyboardInterrupt
         hear(self)
 
-    async def long_split(*given: Any) -> Any:
+    async def long_begun(*given: Any) -> Any:
         plans.set()
         goes_on.wait()
-        return await split(*given)
+        return await begun(*given)
 
-    monkeypatch.setattr(coordinator, "split", long_split)
+    monkeypatch.setattr(Coordinator, "_begun", long_begun)  # after the claim
     with monkeypatch.context() as interrupted:
         interrupted.setattr("lithify.compactor.scheduler.ThreadPoolExecutor", _Interrupted)
         interrupted.setattr(Scheduler, "_hear", interrupt)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lithify.compactor import job_edits, request_edits
 from lithify.compactor.job_edits import (
     Admit,
+    ClaimAndAdmit,
     ClaimState,
     Discard,
     EndAttempt,
@@ -36,6 +37,7 @@ STATUSES: tuple[Any, ...] = (None, *get_args(Status))
 
 EDITS = (
     ClaimState(BLANK, EPOCH + 1, "another", "another:1"),
+    ClaimAndAdmit(ClaimState(BLANK, EPOCH + 1, "another", "another:1"), Admit(EPOCH + 1, ADMITTED)),
     Submit(BLANK, REQUEST),
     RequestCancel(ADMITTED.id),
     Heartbeat(EPOCH),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
+from lithify.compactor.progress import HEARTBEAT_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.partition import PartitionFiles

@@ -95,7 +95,7 @@ class Process:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 48, 12))
 def test_the_model_holds_where_two_coroutines_share_a_claim(first: int) -> None:
-    assert sum(played(seed) for seed in range(first, first + 12)) >= 20, "relief was worked at"
+    assert sum(played(seed) for seed in range(first, first + 12)) >= 15, "relief was worked at"
 
 
 def played(seed: int) -> int:
@@ -216,7 +216,7 @@ def test_where_another_took_over_there_is_nothing_to_relieve() -> None:
         relief = beside.main.relief()
         for took_over in (False, True):
             if took_over:
-                await Coordinator(PartitionFiles(KEYS), "rival")._claim(await beside.files.head(), take_over=True)
+                await Coordinator(PartitionFiles(KEYS), "rival")._claim(await beside.files.head(), True, None)
             await relief.files.head()
             await relief.files.compactor_state()
             wants.append(relief.want(CONFIG, beside.world.now_ms))

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from lithify.cli.compactions import show
 from lithify.cli.output import Output
-from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import compaction_info
 from lithify.compactor.patience import AT_LEAST_MS, patience_ms
+from lithify.compactor.progress import HEARTBEAT_MS
 from lithify.compactor.step import Step
 from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.jobs import CompactorState, FailureCount, JobError, MergeCounts

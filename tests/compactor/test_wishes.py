@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from lithify.compactor.attempt import HEARTBEAT_MS
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engine import (
     NextResults,
@@ -14,6 +13,7 @@ from lithify.compactor.engine import (
     VerifyOutputs,
     WeighSegment,
 )
+from lithify.compactor.progress import HEARTBEAT_MS
 from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.compactor.step import Step
 from lithify.manifest.config import parse

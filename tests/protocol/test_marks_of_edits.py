@@ -13,7 +13,7 @@ FREES = {
     # A topic altered or deleted: shorter retention, or none of it.
     *("_Alter", "_Delete"),
     # Only an owner drops; and a claim's mark ends.
-    *("Claim", "ClaimState", "EndPlanning"),
+    *("Claim", "ClaimState", "ClaimAndAdmit", "EndPlanning"),
     # A job that is under way lets go of what it pinned.
     *("CommitCompaction", "CommitRelocation", "ForgetHomes", "Record", "Finish", "EndAttempt", "RequestCancel"),
     # Whoever asks what became of an append must get an answer.

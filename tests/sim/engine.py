@@ -10,14 +10,22 @@ from typing import Any
 
 import msgspec
 
-from lithify.compactor.engine import NextResults, SplitRanges, StartTasks, StopTasks, VerifyOutputs, WeighSegment
+from lithify.compactor.engine import (
+    NextResults,
+    PrepareTasks,
+    SplitRanges,
+    StartTasks,
+    StopTasks,
+    VerifyOutputs,
+    WeighSegment,
+)
 from lithify.compactor.verification import STRETCH_MS
 from lithify.manifest.categories import Category
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import KeyRange
 from lithify.segment.task import JobTask, MergeTask, TaskFailure, TaskResult
 from lithify.store.errors import Corrupt, NotFound, Unavailable
-from lithify.store.port import Request
+from lithify.store.port import Pause, Request
 from lithify.work.outcome import failure_of
 from tests.sim.cast import WORKER, Actor, Author, Violation
 from tests.sim.oracle import Oracle
@@ -30,6 +38,13 @@ __all__ = ["Engine"]
 
 WHOLE_TAKES = 4  # times as long as the footer
 DIED = "engine died"
+PREPARING_SHARE = 0.5
+HELD_LOOK_MS = 50
+HELD_LOOKS_MAX = 200
+
+
+class _NeverStarted(Exception):
+    """Tasks that were only prepared."""
 
 
 @dataclass(eq=False)
@@ -39,6 +54,7 @@ class _Batch:
     tasks: tuple[JobTask, ...] = ()
     results: list[TaskResult | TaskFailure] = field(default_factory=list)
     stopped: bool = False
+    held: bool = False  # its tasks may read, and not write
 
 
 @dataclass
@@ -66,6 +82,8 @@ class Engine:
                 return tuple(KeyRange(low, high) for low, high in itertools.pairwise(cuts))
             case VerifyOutputs():
                 return self._verify(actor, request)
+            case PrepareTasks(tasks, _):
+                return self._prepare(actor, tasks)
             case StartTasks(tasks, _):
                 return self._start(actor, tasks)
             case NextResults(timeout_ms):
@@ -119,15 +137,32 @@ class Engine:
             raise Corrupt(f"{key} is damaged")
         return ()
 
+    def _prepare(self, actor: Actor, tasks: tuple[JobTask, ...]) -> None:
+        """Some engines let tasks read that are about to be started."""
+        if actor.say.random() < PREPARING_SHARE and not self._down():
+            self._stop(actor)
+            self._begin(actor, _Batch(tasks, held=True))
+
     def _start(self, actor: Actor, tasks: tuple[JobTask, ...]) -> None:
-        self._stop(actor)
+        prepared = self._batches.get(actor.author, _Batch())
+        failed = any(isinstance(result, TaskFailure) for result in prepared.results)
+        begun = prepared.held and not prepared.stopped and not failed and prepared.tasks == tasks
+        if not begun:
+            self._stop(actor)
         self._leaving.begins_tasks(actor)
         self.world.merging.add(actor.author)
         if self._down():
             self._fails(actor, tasks, "engine down")
         self.oracle.starts(actor.author, tasks)
-        batch = self._batches[actor.author] = _Batch(tasks)
-        for task in tasks:
+        if begun:
+            self.world.counts["tasks begun early"] += 1
+            prepared.held = False
+        else:
+            self._begin(actor, _Batch(tasks))
+
+    def _begin(self, actor: Actor, batch: _Batch) -> None:
+        self._batches[actor.author] = batch
+        for task in batch.tasks:
             self._count += 1
             self.world.start(f"{actor.name}{WORKER}{self._count}", self._worker(task, batch))
 
@@ -139,7 +174,13 @@ class Engine:
             if batch.stopped and actor.say.random() < 0.5:
                 return
             try:
-                result: TaskResult | TaskFailure = await (merge(task) if isinstance(task, MergeTask) else move(task))
+                result: TaskResult | TaskFailure
+                if isinstance(task, MergeTask):
+                    result = await merge(task, lambda: self._may_write(batch))
+                else:
+                    result = await move(task)
+            except _NeverStarted:
+                return
             except NotFound as error:
                 result = TaskFailure(task.range_index, Category.MISSING, "a source is missing", str(error))
             except Corrupt as error:
@@ -151,6 +192,16 @@ class Engine:
             batch.results.append(result)
 
         return work
+
+    async def _may_write(self, batch: _Batch) -> None:
+        """Raises _NeverStarted. Whoever prepared it may have died."""
+        for _ in range(HELD_LOOKS_MAX):
+            if batch.stopped or not batch.held:
+                break
+            await Pause(HELD_LOOK_MS)
+        if batch.held:
+            batch.stopped = True
+            raise _NeverStarted
 
     def _next(self, actor: Actor, timeout_ms: int) -> None:
         batch = self._batches.get(actor.author, _Batch())
@@ -169,6 +220,9 @@ class Engine:
                 task = batch.tasks[0]
                 keys = task.keys
                 self.oracle.own_failure(actor.author, keys)
+            for result in found:
+                for ref in result.outputs if isinstance(result, TaskResult) else ():
+                    self.oracle.truth(batch.tasks[0].keys).ledger.landed[ref.id] = self.world.steps
             return found
 
         actor.late_reply = drain

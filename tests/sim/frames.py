@@ -295,7 +295,8 @@ def _compactor(previous: CompactorState, state: CompactorState, *, claims: bool)
         yield "rewrites the history (P15)"
     if {job.id for job in ended.added} != {job.id for job in active.removed}:
         yield "loses a job (P15)"
-    if claims and (active.added or active.removed or failures.removed):
+    first_of_all = len(active.added) == 1 and not previous.jobs and not previous.failures  # docs/rfcs/0033
+    if claims and ((active.added and not first_of_all) or active.removed or failures.removed):
         yield "claims, and touches more than attempts (P5)"
     renamed = [
         now for was, now in active.changed if active.removed and _differing(was, now) == frozenset(("requested",))

@@ -44,7 +44,9 @@ class Ledger:
         self._own_failure: set[Author] = set()  # whose attempt under way met what is the job's own
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
-        self.recorded_at: dict[str, int] = {}  # and at which its outputs last changed
+        self.landed: dict[str, int] = {}  # the step at which a coordinator was told of an output
+        self._recorded: dict[str, int] = {}  # and at which it was first recorded
+        self.recorded_at: dict[str, int] = {}  # and at which the outputs of a job last changed
         self._compactor_author: dict[str, Author] = {}  # claim's nonce -> who
         self._failures: Counter[str] = Counter()  # attempts of a job that failed, in all
         self._too_often_ms: dict[frozenset[str], int] = {}  # when a job ended that had failed too often
@@ -57,8 +59,8 @@ class Ledger:
         return [ref.id for job in jobs for ref in job.outputs() if job.id not in self.committed]
 
     def commits(self, author: Author, job_id: str, made: Iterable[SegmentRef]) -> None:
-        """Whoever commits has looked at each output since the last of them was recorded, whatever became of it. What is
-        damaged now was not when the attempt began."""
+        """Whoever commits has looked at each output since the last of them was recorded, and at those that were
+        recorded last since they landed, whatever became of them. What is damaged now was not when the attempt began."""
         if (author, job_id) in self._heard:
             self._truth.fail(f"job {job_id} is committed, and {author} had read that it is to be cancelled (P15)")
         for ref in made:
@@ -67,7 +69,9 @@ class Ledger:
                 self._truth.fail(
                     f"output {ref.id} was damaged when the attempt began, and job {job_id} commits it (P12)"
                 )
-            if self.looked.get((author, ref.id), 0) <= self.recorded_at[job_id]:
+            last = self.recorded_at[job_id]
+            since = self.landed.get(ref.id, last + 1) - 1 if self._recorded.get(ref.id) == last else last
+            if self.looked.get((author, ref.id), 0) <= since:
                 what = "" if harm is None or not harm.shows else ", which is damaged,"
                 self._truth.fail(f"job {job_id} commits output {ref.id}{what} without a look at it (P13)")
 
@@ -167,6 +171,8 @@ class Ledger:
             self._heard.add((author, job.id))
         if known is None or known.done != job.done:
             self.recorded_at[job.id] = self._truth.world.steps
+            for ref in job.outputs():
+                self._recorded.setdefault(ref.id, self._truth.world.steps)
         if known is None or [a.number for a in known.attempts] != [a.number for a in job.attempts]:
             self.began[job.id] = self._truth.world.steps
 

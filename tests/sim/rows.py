@@ -1,7 +1,7 @@
 """Segments whose records are rows of JSON, and a merge over them by the kernel's own rules (lithify.segment.rules)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 import xxhash
@@ -118,8 +118,8 @@ async def read(keys: PartitionKeys, ref: SegmentRef) -> list[Row]:
     return [msgspec.structs.replace(row, offset=row.offset + ref.base_offset) for row in rows]
 
 
-async def merge(task: MergeTask) -> TaskResult:
-    """One task, as a worker does it: a request per source, one per output."""
+async def merge(task: MergeTask, may_write: Callable[[], Awaitable[None]] | None = None) -> TaskResult:
+    """One task, as a worker does it: a request per source, one per output. `may_write` is waited for in between."""
     keys = task.keys
     rows = [row for source in task.sources for ref in source for row in await read(keys, ref)]
     low, high = (None if bound is None else key_text(bound) for bound in (task.bounds.low, task.bounds.high))
@@ -128,6 +128,8 @@ async def merge(task: MergeTask) -> TaskResult:
     lost = _by_bucket(task, dropped)
     if task.rules.order == "offset":
         kept.sort(key=by_offset)
+    if may_write is not None:
+        await may_write()
     outputs: list[SegmentRef] = []
     for cut in _cuts(kept, task.output_bytes, task.rules.order):
         segment_id = SegmentId.for_output(task.job, task.attempt, task.range_index, await NewId())
