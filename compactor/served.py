@@ -80,11 +80,14 @@ class ServedTopic:
                 self._take(read, asked_ms)
             return read, beside
 
-    def read_lately(self, now_ms: int) -> TopicFile | None:
-        """As it was read, if that was within LOOK_FRESH_MS, and it is live."""
+    def read_lately(self, looked_ms: int) -> TopicFile | None:
+        """As it was read, if that and `looked_ms` were within LOOK_FRESH_MS, and it is live. The clock is read under
+        the lock, which may be held for as long as a request of another partition takes."""
         with self._lock:
-            known = self._read if young(self._read_at_ms, now_ms, LOOK_FRESH_MS) else None
-            return known if known is not None and known.topic_id == self._topic_id else None
+            now_ms, known = self._driver.now_ms(), self._read
+            if known is None or known.topic_id != self._topic_id:
+                return None
+            return known if all(young(each, now_ms, LOOK_FRESH_MS) for each in (looked_ms, self._read_at_ms)) else None
 
     def read_at_rest(self, rests: Rests, *, anew: bool) -> TopicFile:
         """As `read`; but as rarely as partitions at rest are looked at. `anew`: not all of its partitions rest."""
@@ -179,7 +182,7 @@ class ServedPartition:
                 if still is not None:
                     return self._rests(still)
             else:
-                self._known = False
+                self._known, self._looked = False, None
                 self._looked = drive(coordinator.heads(), answers)
                 self._known = True
         except LithifyError:
@@ -312,14 +315,12 @@ class ServedPartition:
         SUBTLE! Where a look of a moment ago found no owner, its reading will do: it decides whether to claim. The claim
         is refused if another came first, and the job is planned by what the claim found. Where there is an owner, it
         will not do: 1. B looks; A, the owner, rests. 2. A begins a job, which leaves no trace in the manifest. 3. B
-        claims, and A is fenced in the middle of its work. Tests: tests/compactor/test_claims_after_looks.py
+        claims, and A is fenced in the middle of its work. Nor will it where A was about to become the owner: its claim
+        was in the manifest, and not yet in `.compactor`. Tests: tests/compactor/test_claims_after_looks.py
         """
         looked, self._looked = self._looked, None
-        if looked is not None and (looked.state is None or not looked.state.owner):
-            now_ms = answers(Now())
-            topic = self.topic.read_lately(now_ms) if young(looked.now_ms, now_ms, LOOK_FRESH_MS) else None
-            if topic is not None:
-                return topic, looked
+        if looked is not None and looked.unowned and (topic := self.topic.read_lately(looked.now_ms)) is not None:
+            return topic, looked
         return self.topic.read_beside(self._coordinator.heads(), answers)
 
     def _may_do_more(self, answers: CompactionAnswers) -> bool:

@@ -16,6 +16,14 @@ class Heads(NamedTuple):
     state: CompactorState | None  # None: there is no `.compactor` file yet
     now_ms: int
 
+    @property
+    def unowned(self) -> bool:
+        """Whether nobody owned the partition, nor was about to: no claim is in the manifest that is not in `.compactor`
+        as well. Whoever only requested a job there has left no name (P15)."""
+        state = self.state
+        left_at = state.epoch if state is not None and state.owner_name else 0
+        return (state is None or not state.owner) and self.manifest.compactor_epoch == left_at
+
     def reading(self, config: TopicConfig) -> "Reading":
         return Reading.of(self.manifest, self.state, config, self.now_ms)
 

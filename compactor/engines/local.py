@@ -40,7 +40,11 @@ class LocalEngine:
         """Raises InvalidRequest once the engine is closed."""
         with self._lock:
             prepared = self._prepared.pop(tuple(tasks), None)
-            if prepared is not None and not self._closed and prepared.may_begin:
+        if prepared is not None and not prepared.may_begin:
+            prepared.stop()
+            prepared = None
+        with self._lock:
+            if prepared is not None and not self._closed:
                 return prepared.begin()
             return self._begin(homes, tasks, label)
 

@@ -51,6 +51,14 @@ OF_TURNS = (
         "if seen is None:",
     ),
     Sabotage(
+        "a claim that is half written is none",
+        "P5",
+        "manifest/reading.py",
+        " and self.manifest.compactor_epoch == left_at",
+        "",
+        test="tests/compactor/test_claims_after_looks.py::test_an_owner_between_its_two_writes_keeps_the_partition",
+    ),
+    Sabotage(
         "a job foreseen before the claim is done whatever was appended since",
         "P9",
         "compactor/coordinator.py",
@@ -83,8 +91,8 @@ OF_TURNS = (
         "a claim goes by a look of before its owner began",
         "P5",
         "compactor/served.py",
-        "if looked is not None and (looked.state is None or not looked.state.owner):",
-        "if looked is not None:",
+        "if looked is not None and looked.unowned and (topic",
+        "if looked is not None and (topic",
         test="tests/compactor/test_claims_after_looks.py::test_an_owner_that_began_a_job_meanwhile_keeps_the_partition",
     ),
     Sabotage(
