@@ -18,5 +18,9 @@ def confirm(yes: bool, question: str, warning: str) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidRequest(f"{warning}; there is no terminal to ask for confirmation: give --yes")
-    if not click.confirm(plain(question), err=True):
+    try:
+        agreed = click.confirm(plain(question), err=True)
+    except OSError as error:
+        raise Declined("nothing was done: the terminal went away") from error
+    if not agreed:
         raise Declined("nothing was done: you answered no")

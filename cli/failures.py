@@ -94,12 +94,8 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
             kind, message, code = "Usage", error.format_message(), USAGE
         case Declined():
             kind, message, code = "Declined", str(error), FAILED
-        case click.Abort(__cause__=HungUp()):
-            kind, message, code = "HungUp", "the terminal went away", HUNG_UP
-        case click.Abort(__cause__=Terminated()):
-            kind, message, code = "Terminated", "told to end", TERMINATED
-        case click.Abort() | KeyboardInterrupt():
-            kind, message, code = "Interrupted", "interrupted", INTERRUPTED
+        case click.Abort() | KeyboardInterrupt() | BrokenPipeError():
+            kind, message, code = _ended(error)
         case _:
             kind, message, code = "Unexpected", _unexpected(error), UNEXPECTED
     if how_far is not None:
@@ -119,6 +115,18 @@ def tell(error: BaseException, *, as_json: bool, debug: bool, how_far: HowFar | 
         # Without the message, which may quote a record.
         click.echo("".join(traceback.format_tb(error.__traceback__)), err=True, nl=False)
     return code
+
+
+def _ended(error: BaseException) -> tuple[str, str, int]:
+    match error:
+        case click.Abort(__cause__=HungUp()):
+            return "HungUp", "the terminal went away", HUNG_UP
+        case click.Abort(__cause__=Terminated()):
+            return "Terminated", "told to end", TERMINATED
+        case BrokenPipeError():
+            return "BrokenPipe", "nobody reads the output any more", BROKEN_PIPE
+        case _:
+            return "Interrupted", "interrupted", INTERRUPTED
 
 
 class Report(Protocol):

@@ -75,6 +75,9 @@ class _Root(Group):
         try:
             result = super().main(args, *rest, **more)
             code = result if isinstance(result, int) else 0
+            if code == BROKEN_PIPE and invocation.how_far is not None:
+                gone, as_json = BrokenPipeError(), invocation.as_json or _asks_for_json(given)
+                tell(gone, as_json=as_json, debug=False, how_far=invocation.how_far(gone))
         except Exception as error:  # noqa: BLE001 - the outermost place: there is nobody left to raise to
             how_far = None if invocation.how_far is None else invocation.how_far(error)
             error = invocation.explained(error.told if isinstance(error, OutputFailed) else error)

@@ -6,9 +6,10 @@ behind, and keeps its turn for an hour, which bounds how many there are. A home 
 answered nobody else meanwhile, is away: requests fail at once, without waiting, until it has answered one. To learn of
 that, some are tried in the background.
 
-A home that refused a connection, and has answered nobody for two seconds, is spared for two seconds: requests fail at
-once. Then it is asked as before. Libraries spend milliseconds of the interpreter on each attempt to connect, which is
-time that all other threads of the process wait for; this bounds it.
+A home that refused a connection, and has answered nobody for two seconds, is spared for a moment: requests fail at
+once. Then it is asked as before. The moment is 50 ms, and twice as long each time that it refuses again, up to two
+seconds. Libraries spend milliseconds of the interpreter on each attempt to connect, which is time that all other
+threads of the process wait for; this bounds it.
 """
 
 import os
@@ -18,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from lithify.store.driver import Clock, monotonic_ms
-from lithify.store.errors import LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, LithifyError, Unavailable
 from lithify.store.own_lock import OwnLock
 from lithify.store.refused import Refused
 
@@ -33,7 +34,7 @@ _TURN_S = 60.0  # for one of the requests to end
 _SLOWEST_BYTES_PER_S = 64 << 10  # of one request, when all others have their share of 1 MiB per second, too
 _LOOK_S = 30.0  # so often a caller that has more time looks whether the home is away
 _TRIED_EVERY_MS = 5_000
-_SPARED_MS = 2_000
+_SPARED_MS_MIN, _SPARED_MS_MAX = 50, 2_000
 _FORGOTTEN_MS = 3_600_000  # a request that has not ended so long after its caller left probably never will
 _AWAY = "it does not answer; nothing is lost, try again later"
 
@@ -167,8 +168,9 @@ class _Known:
         self._trial: _Call[Any] | None = None  # the last one since the home is away
         self._tried_ms = 0
         self._pause_ms = 0  # before another trial, if the last one has not ended
-        # When a connection was refused, and the error. None: it has answered since.
-        self._refusal: tuple[int, str] | None = None
+        self._refusal = ""  # the last one; "": it has answered since
+        self._spared_ms = 0  # for so long after it
+        self._spared_to_ms = 0
 
     def take_turn(self, call: "_Call[Any]") -> int:
         """Returns how many answers there were before. Raises Unavailable if the home is away, or too slow."""
@@ -187,16 +189,21 @@ class _Known:
     def spare(self) -> None:
         """Raises Unavailable if the home refused a connection a moment ago."""
         with self._lock:
-            if self._refusal is not None and self._clock() - self._refusal[0] < _SPARED_MS:
-                raise Unavailable(f"not asked, because a moment ago: {self._refusal[1]}")
+            if self._refusal and self._clock() < self._spared_to_ms:
+                raise Unavailable(f"not asked, because a moment ago: {self._refusal}")
 
     def refused(self, text: str) -> None:
-        """SUBTLE! A server may refuse one connection among many, as behind a balancer with one dead machine. If it were
-        spared then, two failures in a hundred would become eighty. Test: tests/store/test_refused_connections.py"""
+        """SUBTLE! A server may refuse one connection among many, as behind a balancer with one dead machine. 1. If it
+        were spared then, two failures in a hundred would become eighty. So it is not if it answered somebody. 2.
+        Whoever asks it seldom has had no answer lately, and tries again at once: all four attempts would fail. So it is
+        spared for longer only if it refuses again after that. Test: tests/store/test_refused_connections.py"""
         with self._lock:
             now_ms = self._clock()
-            if self._answered_ms is None or now_ms - self._answered_ms >= _SPARED_MS:
-                self._refusal = now_ms, text
+            answers = self._answered_ms is not None and now_ms - self._answered_ms < _SPARED_MS_MAX
+            if answers or (self._refusal and now_ms < self._spared_to_ms):  # that one was under way already
+                return
+            self._refusal, self._spared_ms = text, min(max(2 * self._spared_ms, _SPARED_MS_MIN), _SPARED_MS_MAX)
+            self._spared_to_ms = now_ms + self._spared_ms
 
     def give_back(self, call: "_Call[Any]") -> None:
         """Its turn, if it still has one."""
@@ -222,7 +229,7 @@ class _Known:
         with self._lock:
             self._answers += 1
             self._answered_ms = self._clock()
-            self.away, self._refusal = False, None
+            self.away, self._refusal, self._spared_ms = False, "", 0
 
     def takes_trial(self, call: "_Call[Any]") -> bool:
         """Not if one has just begun, or may still be answered. Those that hang have no turn, and each doubles the pause
@@ -265,8 +272,8 @@ class _Call(Generic[T]):
             self._answer = self._request()
         except BaseException as error:  # noqa: BLE001 - raised where the answer is wanted
             self._error = error
-        if self._proves and not isinstance(self._error, Unavailable):
-            self.known.answered()
+        if self._proves and (not isinstance(self._error, Unavailable) or isinstance(self._error, AccessDenied)):
+            self.known.answered()  # also whoever may not ask for this one object
         with self._lock:
             left = self._left
             if not left:

@@ -80,8 +80,8 @@ def opened_homes(
 
 
 def opened_specs(specs: Mapping[str, StoreSpec]) -> Homes:
-    """The homes that another process described one by one, and no others."""
-    return Homes({home: open_spec(spec) if home == HERE else _cold_of_spec(home, spec) for home, spec in specs.items()})
+    """The homes that another process described one by one, and no others. One that is down fails when it is asked."""
+    return Homes({HERE: open_spec(specs[HERE])}, _OpenerOfSpecs(specs))
 
 
 def opened_spec(spec: StoreSpec) -> Homes:
@@ -126,6 +126,20 @@ class _Opener:
         deadline = self._deadlines.setdefault(home, Deadline(self.timeout_s))
         opened = _opened(home, deadline, lambda: open_store(url, _bounded(url, options), self._clock))
         return self._keeping(Cold(home, opened, deadline))
+
+
+class _OpenerOfSpecs:
+    own: Collection[str] = ()
+    timeout_s = TIMEOUT_S
+
+    def __init__(self, specs: Mapping[str, StoreSpec]) -> None:
+        self._specs = specs
+
+    def can_open(self, home: str) -> bool:
+        return home in self._specs
+
+    def open(self, home: str) -> Store:
+        return _cold_of_spec(home, self._specs[home])
 
 
 class _OpenerOfSpec:

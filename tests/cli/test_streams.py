@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -98,6 +99,35 @@ def test_a_terminal_that_is_gone_is_a_reader_that_is_gone(users: Lithify) -> Non
         users.ok("append", "users", input=lines({"key": "a", "value": "2"}))
         assert process.stderr is not None
         assert (process.wait(), process.stderr.read()) == (141, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opens", [os.openpty, os.pipe])
+def test_an_append_whose_output_nobody_reads_says_how_far_it_came(
+    users: Lithify, opens: Callable[[], tuple[int, int]]
+) -> None:
+    ours, theirs = opens()
+    with subprocess.Popen(
+        [*shlex.split(PROGRAM), "append", "users"],
+        env={**os.environ, "LITHIFY_WAREHOUSE": users.url},
+        stdin=subprocess.PIPE,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        assert process.stdin is not None
+        process.stdin.write(lines({"key": "a", "value": "2"}))
+        process.stdin.flush()
+        while len(users.records("read", "users")) < 2:  # it appends what has come before it waits for more
+            assert process.poll() is None
+        os.close(ours)
+        process.stdin.close()
+        process.stdin = None
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 141, told
+    assert "nobody reads the output any more" in told
+    assert "1 record was appended; to append the rest without duplicates, run the command again with" in told
 
 
 @pytest.mark.slow

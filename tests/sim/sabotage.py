@@ -216,9 +216,9 @@ SABOTAGES = (
     Sabotage(
         "progress is not recorded",
         "P11",
-        "compactor/attempt.py",
-        "edit = job_edits.Record(self.epoch, job.id, done) if done else job_edits.Heartbeat(self.epoch)",
-        "edit = job_edits.Heartbeat(self.epoch)",
+        "compactor/progress.py",
+        "edit = job_edits.Record(epoch, job.id, done) if done else job_edits.Heartbeat(epoch)",
+        "edit = job_edits.Heartbeat(epoch)",
     ),
     Sabotage(
         "a resume begins from nothing",

@@ -15,8 +15,8 @@ OF_HOMES = (
         "a move is committed before its copies are looked at",
         "P13",
         "compactor/attempt.py",
-        "bad = await bad_outputs(self.files.keys, outputs,",
-        "bad = await bad_outputs(self.files.keys, () if current.relocates else outputs,",
+        "bad = await bad_outputs(self.files.keys, unseen,",
+        "bad = await bad_outputs(self.files.keys, () if current.relocates else unseen,",
         focus="homes",
     ),
     Sabotage(

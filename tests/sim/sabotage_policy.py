@@ -129,8 +129,15 @@ OF_POLICY = (
         "outputs are not looked at before the commit",
         "P13",
         "compactor/attempt.py",
-        "        bad = await bad_outputs(self.files.keys, outputs, lambda: self._go_on(job))\n",
+        "        bad = await bad_outputs(self.files.keys, unseen, lambda: self._go_on(job))\n",
         "        bad = frozenset[str]()\n",
+    ),
+    Sabotage(
+        "what a look beside the record found to be bad is whole",
+        "P13",
+        "compactor/look.py",
+        "else frozenset(each.id for each in outputs) - bad",
+        "else frozenset(each.id for each in outputs)",
     ),
     Sabotage(
         "no lease is respected",

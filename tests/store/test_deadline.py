@@ -9,7 +9,7 @@ import pytest
 
 from lithify.store.cold import Cold
 from lithify.store.deadline import Deadline, LeftBehind
-from lithify.store.errors import InvalidRequest, NotFound, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.opening_homes import opened_homes, opened_spec
 from lithify.store.owners import owner_key_beside
@@ -294,8 +294,10 @@ def test_it_is_back_when_a_request_that_was_left_behind_ends(cold: Cold, gate: G
     assert cold.read(KEY, 0, 2) == b"xy"
 
 
-def test_it_is_back_when_a_trial_is_answered(clock: HandClock) -> None:
-    """Though the request that was left behind, on a connection that is half open, never is."""
+@pytest.mark.parametrize("denied", [False, True])
+def test_it_is_back_when_a_trial_is_answered(clock: HandClock, denied: bool) -> None:
+    """Though the request that was left behind, on a connection that is half open, never is. That whoever asks may not
+    see the trial's object is an answer, too: policies need not grant it."""
     gate, hangs = Gate(), threading.Event()
 
     class HalfOpen(Wrapped):
@@ -304,6 +306,11 @@ def test_it_is_back_when_a_trial_is_answered(clock: HandClock) -> None:
                 hangs.set()
                 gate.passed()
             return super().read(key, start, length)
+
+        def head(self, key: str) -> ObjectInfo | None:
+            if denied:
+                raise AccessDenied("403")
+            return super().head(key)
 
     store = HalfOpen(MemoryStore())
     store.put(KEY, b"xy")

@@ -170,7 +170,7 @@ def test_another_process_opens_the_same_homes(lithify_s3: S3Server, bucket: str,
         assert there.store(home).apart == home
     assert s3_of(there.store("class:STANDARD_IA"))._options.additional == {"StorageClass": "STANDARD_IA"}
     one_by_one = opened_specs({home: store.spec() for home, store in homes})
-    assert {home for home, _ in one_by_one} == {home for home, _ in homes}
+    assert all(home in one_by_one.names for home, _ in homes)
     assert "s3://fourth/p" not in one_by_one.names
     assert opened_specs({"": homes.here.spec(), "s3://third/p": homes.store("s3://third/p").spec()}).store(
         "s3://third/p"

@@ -10,10 +10,10 @@ import pytest
 from lithify.store import opening_homes
 from lithify.store.cold import Cold
 from lithify.store.deadline import Deadline
-from lithify.store.errors import Unavailable
-from lithify.store.opening_homes import opened_spec
+from lithify.store.errors import InvalidRequest, Unavailable
+from lithify.store.opening_homes import opened_spec, opened_specs
 from lithify.store.owners import owner_key_beside
-from lithify.store.port import StoreSpec
+from lithify.store.port import HERE, StoreSpec
 from lithify.testing.server import S3Server
 from tests.clock import HandClock
 from tests.cluster.standalone import free_port
@@ -58,6 +58,23 @@ def test_a_home_that_is_down_spares_none_of_the_same_name_elsewhere(lithify_s3: 
         with pytest.raises(Unavailable, match="onnect"):
             down.head(KEY)
         assert up.head(KEY) is None
+
+
+def test_a_home_that_is_down_keeps_nobody_from_the_others(lithify_s3: S3Server) -> None:
+    """A worker's order names several homes."""
+    bucket = lithify_s3.create_bucket()
+    url, cold = f"s3://{bucket}/warehouse", f"s3://{bucket}/cold"
+    specs = {
+        HERE: spec_of(url, lithify_s3.endpoint_url),
+        cold: spec_of(cold, f"http://127.0.0.1:{free_port()}"),
+    }
+    for _ in range(2):
+        homes = opened_specs(specs)
+        assert homes.here.get(KEY) is None
+        with pytest.raises(Unavailable, match="onnect"):
+            homes.store(cold).head(KEY)
+    with pytest.raises(InvalidRequest):
+        homes.store(f"s3://{bucket}/other")
 
 
 def test_a_home_that_hangs_is_away_however_often_it_is_opened(

@@ -1,4 +1,4 @@
-"""A home that refuses connections is spared for two seconds: requests fail at once. Then it is asked as before."""
+"""A home that refuses connections is spared for a moment: requests fail at once. Then it is asked as before."""
 
 import socket
 import threading
@@ -73,8 +73,8 @@ def refused(cold: Cold) -> Cold:
     return cold
 
 
-def test_for_two_seconds_nobody_asks_and_the_reason_is_told(refused: Cold, down: Down, clock: HandClock) -> None:
-    clock.now_ms += 1_999
+def test_for_a_moment_nobody_asks_and_the_reason_is_told(refused: Cold, down: Down, clock: HandClock) -> None:
+    clock.now_ms += 49
     for _ in range(10):
         with pytest.raises(Unavailable, match=r"^home down://far: not asked, because a moment ago: nobody listens$"):
             refused.read(KEY, 0, 2)
@@ -82,14 +82,64 @@ def test_for_two_seconds_nobody_asks_and_the_reason_is_told(refused: Cold, down:
     assert not refused.deadline.away
 
 
-def test_what_others_see_counts_anew(refused: Cold, down: Down, clock: HandClock) -> None:
-    for tries in range(2, 5):
+def test_each_refusal_doubles_the_moment_up_to_two_seconds(refused: Cold, down: Down, clock: HandClock) -> None:
+    for tries, spared_ms in enumerate((50, 100, 200, 400, 800, 1_600, 2_000, 2_000), 2):
+        clock.now_ms += spared_ms - 1
+        with pytest.raises(Unavailable, match="not asked"):
+            refused.read(KEY, 0, 2)
+        clock.now_ms += 1
+        with pytest.raises(Refused):
+            refused.read(KEY, 0, 2)
+        assert down.asked == tries
+
+
+def test_an_answer_ends_it(refused: Cold, down: Down, clock: HandClock) -> None:
+    for _ in range(5):
         clock.now_ms += 2_000
         with pytest.raises(Refused):
             refused.read(KEY, 0, 2)
-        with pytest.raises(Unavailable, match="not asked"):
+    clock.now_ms += 2_000
+    down.down = False
+    assert refused.read(KEY, 0, 2) == b"xy"
+    down.down = True
+    clock.now_ms += 2_000
+    for passed_ms in (0, 50):
+        clock.now_ms += passed_ms
+        with pytest.raises(Refused):
             refused.read(KEY, 0, 2)
-        assert down.asked == tries
+
+
+def test_requests_that_were_under_way_count_as_one(cold: Cold, down: Down, clock: HandClock) -> None:
+    together = threading.Barrier(8)
+
+    def all_at_once() -> None:
+        together.wait()
+
+    down.meanwhile = all_at_once
+    with ThreadPoolExecutor(8) as pool:
+        failed = [pool.submit(cold.read, KEY, 0, 2) for _ in range(8)]
+    assert all(type(each.exception()) is Refused for each in failed)
+    down.meanwhile = lambda: None
+    clock.now_ms += 50
+    with pytest.raises(Refused):
+        cold.read(KEY, 0, 2)
+
+
+def test_whoever_asks_seldom_and_repeats_is_answered_behind_a_balancer(
+    cold: Cold, down: Down, clock: HandClock
+) -> None:
+    """One of four machines is dead: every fourth connection is refused, and what failed is repeated after 100 ms."""
+    for task in range(100):
+        clock.now_ms += 5_000
+        for attempt in range(2):
+            down.down = attempt == 0 and task % 4 == 0
+            try:
+                cold.read(KEY, 0, 2)
+                break
+            except Unavailable:
+                clock.now_ms += 100
+        else:
+            raise AssertionError(f"task {task} was not answered")
 
 
 def test_after_two_seconds_all_are_answered_side_by_side(refused: Cold, down: Down, clock: HandClock) -> None:
