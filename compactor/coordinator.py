@@ -6,6 +6,7 @@ counts (P11). A coordinator acts only on what its own claim holds.
 
 from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
+from lithify.compactor.claim_edits import ClaimAndAdmit
 from lithify.compactor.early import foresee, planned, prepare
 from lithify.compactor.engine import Reserve
 from lithify.compactor.needs import Needs, needs, want
@@ -311,7 +312,7 @@ class Coordinator:
         claim = job_edits.ClaimState(first_state(manifest), epoch, self._owner, self._worker)
         admitted = False
         if foreseen is not None and not claimed.repeated and claimed.version.number == manifest.id + 1:
-            both = job_edits.ClaimAndAdmit(claim, job_edits.Admit(epoch, foreseen, self._worker))
+            both = ClaimAndAdmit(claim, job_edits.Admit(epoch, foreseen, self._worker))
             admitted = (await self.files.compactor.commit(both)).result
         else:
             await self.files.compactor.commit(claim)

@@ -41,7 +41,6 @@ from lithify.store.errors import Fenced, InvalidRequest, NotFound, Unavailable
 
 __all__ = [
     "Admit",
-    "ClaimAndAdmit",
     "ClaimState",
     "Discard",
     "EndAttempt",
@@ -241,36 +240,6 @@ class Admit(_Owned):
         if not self.worker:
             return Next(state, None)  # until its attempt begins this counts as planning
         return StartAttempt(self.epoch, job.id, job.last_attempt + 1, self.worker).change(state, now_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimAndAdmit:
-    """The second half of a claim, and the admission of the job that it was made for, in one write (docs/rfcs/0033).
-
-    Answers whether the job is admitted. It is not if there are jobs or failures by then: what they mean for it was not
-    considered, so it has to be decided anew.
-    """
-
-    claim: ClaimState
-    admit: Admit
-
-    repeatable = True  # as both are
-    frees = True  # as the claim does
-
-    def apply(
-        self, head: CompactorState | None, number: int, now_ms: int
-    ) -> Next[CompactorState, bool] | Already[bool] | Refused:
-        claimed = self.claim.apply(head, number, now_ms)
-        match claimed:
-            case Refused():
-                return claimed
-            case Already():
-                return Already(head is not None and head.job(self.admit.job.id) is not None)
-            case Next(state, _) if state.jobs or state.failures:
-                return Next(state, False)
-            case Next(state, _):
-                admitted = self.admit.change(state, now_ms)
-                return Next(admitted.value, True) if isinstance(admitted, Next) else Next(state, False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from lithify.compactor import job_edits, request_edits
+from lithify.compactor import claim_edits, job_edits, request_edits
+from lithify.compactor.claim_edits import ClaimAndAdmit
 from lithify.compactor.job_edits import (
     Admit,
-    ClaimAndAdmit,
     ClaimState,
     Discard,
     EndAttempt,
@@ -98,7 +98,7 @@ def test_all_that_the_table_allows_comes_about() -> None:
 
 
 def test_every_edit_is_tried() -> None:
-    found = [(name, getattr(each, name)) for each in (job_edits, request_edits) for name in each.__all__]
+    found = [(name, getattr(each, name)) for each in (claim_edits, job_edits, request_edits) for name in each.__all__]
     edits = {name for name, edit in found if hasattr(edit, "apply")}
     assert {type(edit).__name__ for edit in EDITS} == edits
 

@@ -4,17 +4,21 @@ from typing import Any
 
 from lithify.compactor.answers import Budget, CompactionAnswers
 from lithify.compactor.coordinator import Coordinator
-from lithify.compactor.engine import WeighSegment
+from lithify.compactor.engine import VerifyOutputs, WeighSegment
 from lithify.compactor.engines.local import LocalEngine
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
+from lithify.manifest.config import parse
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.port import Create, Get, Head, Together
-from tests.compactor.simulated_engine import with_engine
+from tests.compactor.scripted_engine import ScriptedEngine
+from tests.compactor.simulated_engine import attempt, with_engine
 from tests.far import FarStore, waves
 from tests.protocol.scene import CONFIG, KEYS, ROWS, Held, append_rows, creates_in, new_partition
+
+ONE_RANGE = {"cleanup.policy": "compact", "l0.segments.tier": "4"}
 
 
 def rounds(held: Held) -> list[Any]:
@@ -35,6 +39,25 @@ def test_a_first_step_with_its_claim_and_its_job() -> None:
     records = kinds.count("compactor") - 3
     assert kinds == ["manifest", *["compactor"] * (2 + records), "manifest", "compactor"]
     assert len(rounds(held)) <= 3 + 2 + 2 + 2 + 2 * records + 2 + 2
+
+
+def test_a_first_job_of_one_range_is_admitted_with_its_claim_and_looked_at_beside_its_record() -> None:
+    """Heads (3: cold); claim (2), and the admission in its second write (2); the record (2), the topic and the look at
+    its output beside it; the commit (2) and the job's end (2)."""
+    world = new_partition()
+    world.alone(append_rows(PartitionFiles(KEYS), ROWS))
+    engine, step = ScriptedEngine(), Coordinator(PartitionFiles(KEYS), "me:1").step(parse(ONE_RANGE))
+    engine.look = lambda _: (world.alone(attempt(KEYS, engine.pending.popleft(), [])),)  # type: ignore[method-assign]
+    held = Held(world, step)
+    while held.request is not None:
+        engine.advance(held)
+    assert held.result.job.status == "completed"
+    kinds = [creates_in(each)[0].key.rpartition(".")[2] for each in rounds(held) if creates_in(each)]
+    assert kinds == ["manifest", "compactor", "compactor", "manifest", "compactor"]
+    assert len(rounds(held)) == 3 + 2 + 2 + 2 + 2 + 2
+    (beside,) = (each for each in held.asked_for(Together) if any(isinstance(r, VerifyOutputs) for r in each.requests))
+    assert [each.key for each in creates_in(beside)] == [KEYS.compactor.key(2)]
+    assert not held.asked_for(VerifyOutputs)
 
 
 def test_an_owner_looks_in_two_rounds_and_a_rest_costs_no_more() -> None:

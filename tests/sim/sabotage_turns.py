@@ -68,7 +68,7 @@ OF_TURNS = (
     Sabotage(
         "a job is admitted with the claim, whatever jobs there are",
         "P15",
-        "compactor/job_edits.py",
+        "compactor/claim_edits.py",
         "            case Next(state, _) if state.jobs or state.failures:\n                return Next(state, False)\n",
         "",
     ),
