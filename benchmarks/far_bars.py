@@ -10,7 +10,7 @@ __all__ = ["FAR_HEAD", "OURS", "THEIRS", "Limit", "far_cells", "far_limits"]
 Limit = tuple[str, float, float | None, float | None]
 
 OURS, THEIRS = "scan, one run, in turn with DuckDB", "DuckDB's read_parquet, the same files"
-FAR_HEAD = ("medians", "near", "far", "far ÷ near", "round trips waited for")
+FAR_HEAD = ("medians", "near", "far", "far ÷ near", "(far − near) ÷ 30 ms")
 _ROUND_TRIPS = {
     "append of 100 records": 3.2,
     "get, a clean partition": 3,
@@ -32,15 +32,15 @@ def far_limits(found: FarStore) -> Iterator[Limit]:
         if row.row in _RATIOS:
             yield f"far over near: {row.what}", row.ratio, _RATIO_MAX, None
         if row.row == "idle" and "looks at all" not in row.what:
-            yield f"far s: {row.what}", row.far, _IDLE_S, None
+            yield f"seconds, far: {row.what}", row.far, _IDLE_S, None
             yield f"requests: {row.what}", row.requests or 0, _IDLE_REQUESTS, None
     if (ours := found[OURS]) and (theirs := found[THEIRS]):
-        yield "DuckDB's far s over our scan's", theirs.far / ours.far, None, 1
+        yield "DuckDB's time over lithify's, both far", theirs.far / ours.far, None, 1
     if one := found["appends a second, 1 thread"]:
         if many := found["appends a second, 64 threads"]:
-            yield "far appends a second, 64 threads over one", many.far / one.far, None, 25
-        if many := found["appends a second, 8 processes"]:
-            yield "far appends a second, 8 processes over one", many.far / one.far, None, 1
+            yield "far: appends a second of 64 threads over those of one", many.far / one.far, None, 25
+        if many := found["appends a second, 8 processes on one partition"]:
+            yield "far: appends a second of 8 processes over those of one", many.far / one.far, None, 1
 
 
 def far_cells(row: FarRow) -> tuple[str, ...]:

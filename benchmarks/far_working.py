@@ -45,7 +45,9 @@ def appends(site: Site) -> Iterator[FarRow]:
     for threads in _THREADS:
         what = f"appends a second, {threads} {'threads' if threads > 1 else 'thread'}"
         yield _per_s(site, what, lambda place, threads=threads: _by_threads(site, place, threads))
-    yield _per_s(site, f"appends a second, {_PROCESSES} processes", lambda place: _by_processes(site, place))
+    yield _per_s(
+        site, f"appends a second, {_PROCESSES} processes on one partition", lambda place: _by_processes(site, place)
+    )
 
 
 def _per_s(site: Site, what: str, run: Callable[[Place], float]) -> FarRow:

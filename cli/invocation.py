@@ -197,10 +197,11 @@ def parse_changes(pairs: Iterable[str], unset: Iterable[str]) -> dict[str, str |
 
 
 def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:
-    """Dots nest: client_kwargs.region_name=eu-west-1. true, false, numbers and quoted text are parsed as JSON."""
+    """Dots nest: client_kwargs.region_name=eu-west-1. true, false, numbers and quoted text are parsed as JSON, and so
+    is the whole of `homes`."""
     options: dict[str, Any] = {}
     for name, text in parse_pairs(pairs, "--storage-option").items():
-        *folders, last = name.split(".")
+        *folders, last = _nested(name)
         place = options
         for folder in folders:
             place = place.setdefault(folder, {})
@@ -208,8 +209,27 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:
                 raise InvalidRequest(
                     f"--storage-option {name}: {folder} was already given as a plain value; give one of the two"
                 )
-        place[last] = text if name in _SECRETS else _value(text)
+        place[last] = text if name in _SECRETS else _homes(text) if name == "homes" else _value(text)
     return options
+
+
+def _nested(name: str) -> list[str]:
+    """A home's URL is one name: of what follows `homes.`, it is all up to the first dot after the last slash."""
+    if not name.startswith("homes."):
+        return name.split(".")
+    parts = name.split(".")[1:]
+    end = 1 + max((at for at, part in enumerate(parts) if "/" in part), default=0)
+    return ["homes", ".".join(parts[:end]), *parts[end:]]
+
+
+def _homes(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
+    except msgspec.DecodeError:
+        raise InvalidRequest(
+            '--storage-option homes is JSON, as {"s3://bucket/prefix": {"key": …}}; or give each of its options, as '
+            "homes.s3://bucket/prefix.key=…"
+        ) from None
 
 
 def _value(text: str) -> Any:

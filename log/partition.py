@@ -325,15 +325,16 @@ class Partition(Handle):
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def get(self, key: bytes | str, *, max_staleness_ms: int = 0) -> Record | None:
-        """The latest record of `key`; None: there is none, or it was deleted. `max_staleness_ms` as in `get_many`."""
+        """The latest record of `key`; None: there is none, or it was deleted. With `max_staleness_ms` the answer may be
+        up to this many milliseconds old (see `get_many`)."""
         return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
 
     def get_many(self, keys: Iterable[bytes | str], *, max_staleness_ms: int = 0) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order, all from one manifest.
 
-        With `max_staleness_ms` (at most an hour) that manifest may be one that was the newest less than so long ago: it
-        has every append that was acknowledged before that, and every one through this handle. If nothing of what it
-        needs is new to this process, the call makes no request. Retention by time counts as ever.
+        With `max_staleness_ms` (at most an hour) the answer may be up to this many milliseconds old: it has every
+        append that was acknowledged before that, and every one through this handle. If nothing of what it needs is new to this
+        process, the call makes no request. Retention by time counts as ever.
 
         >>> part = lithify.open("memory://example").create_topic("users").partition(0)
         >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])

@@ -16,7 +16,9 @@ STALENESS_MS_MAX = 3_600_000
 def check_staleness_ms(given: object, where: str) -> int:
     if type(given) is int and 0 <= given <= STALENESS_MS_MAX:
         return given
-    raise InvalidRequest(f"{where}: max_staleness_ms is a whole number from 0 to {STALENESS_MS_MAX} (an hour)")
+    raise InvalidRequest(
+        f"{where}: max_staleness_ms is {given!r}: it must be a whole number from 0 to {STALENESS_MS_MAX} (an hour)"
+    )
 
 
 class RecentHead:

@@ -214,7 +214,7 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "compaction.output.bytes": (
         str(256 * MIB),
         whole_number(1024),
-        "a compaction begins another output segment after about so many bytes, the last 4 MiB counted before "
+        "a compaction begins another output segment after about this many bytes, the last 4 MiB counted before "
         "compression; each key range ends one, too",
     ),
     "compaction.attempts.max": (
@@ -248,9 +248,9 @@ _TABLE: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "local.retention.bytes": (
         "-2",
         whole_number(0, none=-2),
-        "with a cold home: the oldest segments beyond so many bytes of a partition move; -2: size does not matter",
+        "with a cold home: the oldest segments beyond this many bytes of a partition move; -2: size does not matter",
     ),
-    "hot.retain.segments": ("4", whole_number(0, 65_536), "so many of the newest segments never move"),
+    "hot.retain.segments": ("4", whole_number(0, 65_536), "this many of the newest segments never move"),
 }
 
 

@@ -83,11 +83,9 @@ def _open_s3(rest: str, url: str, options: Mapping[str, Any] | None) -> Store:
 
     bucket, _, prefix = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
-        # The URL is not shown: the part before an '@' may be a secret.
-        raise InvalidRequest(
-            "an S3 URL must be s3://bucket/prefix, where the bucket has a valid name, of 3 characters or more; put "
-            "credentials into the storage options"
-        )
+        # With an '@' the URL is not shown: the part before it may be a secret.
+        told = "put credentials into the storage options" if "@" in url else f"{bucket!r} is not a bucket's name"
+        raise InvalidRequest(f"an S3 URL is s3://bucket/prefix: {told}")
     if "?" in prefix or "#" in prefix:
         raise InvalidRequest(f"{shown(url)}: an S3 URL has no '?' or '#'; put settings into the storage options")
     return S3Store(bucket, prefix, dict(options or {}))

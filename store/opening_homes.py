@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
@@ -39,6 +40,8 @@ HOME_TIMEOUT_S = "home_timeout_s"
 
 CACHE_BYTES_MIN = 64 << 20  # an entry may have an eighth, and a fetch 8 MiB
 
+_OF_WAREHOUSE = (HOMES, CACHE, HOME_TIMEOUT_S)
+_NEAR = 0.75  # of difflib's ratio: no option of a store that we know comes so close
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30}
 _RETRIES = {"mode": "standard", "total_max_attempts": 2}  # with the timeouts: a home that is down is known in a minute
 _TIMEOUT_S_MIN, _TIMEOUT_S_MAX = 1, 3_600
@@ -65,6 +68,10 @@ def opened_homes(
     a request to another home is waited for. Makes no request. Raises InvalidRequest.
     """
     given = dict(options or {})
+    for name in map(str, given):
+        near = [] if name in _OF_WAREHOUSE else get_close_matches(name, _OF_WAREHOUSE, 1, _NEAR)
+        if near:
+            raise InvalidRequest(f"unknown storage option {name}: did you mean {near[0]}?")
     of_homes, cached = _by_url(given.pop(HOMES, None)), _cache_options(given.pop(CACHE, None))
     timeout_s = _timeout_s(given.pop(HOME_TIMEOUT_S, TIMEOUT_S))
     here = open_store(url, given, clock)
@@ -223,7 +230,19 @@ def _by_url(given: Any) -> dict[str, Mapping[str, Any]]:
         check_home_name(home)
         if home == HERE or storage_class(home) is not None:
             raise InvalidRequest(f"storage option homes: {home!r} takes no options of its own: it has the warehouse's")
+        if scheme_of(home) == "s3":
+            _check_s3(home, given[home])
     return {spelled(str(home)): dict(options) for home, options in given.items()}
+
+
+def _check_s3(home: str, options: Mapping[str, Any]) -> None:
+    """Now, and not when it is first opened, perhaps in days."""
+    from lithify.store.s3_options import S3Options
+
+    try:
+        S3Options(options)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"storage option homes, {shown(home)}: {error}") from error
 
 
 def _cache_options(given: Any) -> _CacheOptions | None:

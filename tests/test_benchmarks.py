@@ -150,9 +150,9 @@ def test_what_a_far_store_is_held_to() -> None:
     assert {bar.what: (bar.measured, bar.met) for bar in bars(found)} == {
         "round trips of: append of 100 records": (3, True),
         "far over near: scan, one run": (1.5, False),
-        "far s: idle pass over 1000 partitions": (4, True),
+        "seconds, far: idle pass over 1000 partitions": (4, True),
         "requests: idle pass over 1000 partitions": (1_001, False),
-        "far appends a second, 64 threads over one": (25, True),
+        "far: appends a second of 64 threads over those of one": (25, True),
     }
     told = show(found)
     assert "| append of 100 records                          | 20 ms | 110 ms | 5.50       | 3.0 " in told

@@ -87,6 +87,14 @@ def test_help_lists_the_settings_of_the_service(lithify: Lithify) -> None:
         (("key=123", "secret=true", "token=null"), {"key": "123", "secret": "true", "token": "null"}),
         (('project="007"', "y=null", "z={}", "e="), {"project": "007", "y": "null", "z": "{}", "e": ""}),
         (("url=a=b",), {"url": "a=b"}),
+        (
+            (
+                "homes.s3://cold.bucket/v1.x/p.client_kwargs.endpoint_url=http://h:9",
+                "homes.s3://cold.bucket/v1.x/p.key=k",
+            ),
+            {"homes": {"s3://cold.bucket/v1.x/p": {"client_kwargs": {"endpoint_url": "http://h:9"}, "key": "k"}}},
+        ),
+        (('homes={"s3://b/v1.2": {"key": "k"}}',), {"homes": {"s3://b/v1.2": {"key": "k"}}}),
     ],
 )
 def test_storage_options_nest_and_secrets_stay_text(given: tuple[str, ...], read: dict[str, object]) -> None:

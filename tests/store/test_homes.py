@@ -149,11 +149,21 @@ def test_options_of_a_home_are_its_own_or_those_of_a_warehouse_of_its_kind(tmp_p
         ({"s3://b": "key"}, "for each home's URL a mapping"),
         ({"cold": {}}, "is not a URL"),
         ({"class:STANDARD_IA": {}}, "takes no options of its own"),
+        ({"s3://my": {"bucket/x": {"key": "hush"}}}, r"homes, s3://my: unknown storage option bucket/x; known are"),
     ],
 )
 def test_wrong_options_of_homes(given: Any, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         opened_homes("s3://bucket/p", {"homes": given})
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/p", "memory://near"])
+@pytest.mark.parametrize(
+    ("given", "meant"), [("home_timeout", "home_timeout_s"), ("home", "homes"), ("caches", "cache")]
+)
+def test_a_misspelt_option_of_the_warehouse(url: str, given: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"unknown storage option {given}: did you mean {meant}"):
+        opened_homes(url, {given: 3})
 
 
 def test_another_process_opens_the_same_homes(lithify_s3: S3Server, bucket: str, tmp_path: Path) -> None:
