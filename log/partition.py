@@ -333,8 +333,8 @@ class Partition(Handle):
         """As `get`, for each of `keys`, in their order, all from one manifest.
 
         With `max_staleness_ms` (at most an hour) the answer may be up to this many milliseconds old: it has every
-        append that was acknowledged before that, and every one through this handle. If nothing of what it needs is new to this
-        process, the call makes no request. Retention by time counts as ever.
+        append that was acknowledged before that, and every one through this handle. If nothing of what it needs is new
+        to this process, the call makes no request. Retention by time counts as ever.
 
         >>> part = lithify.open("memory://example").create_topic("users").partition(0)
         >>> _ = part.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
