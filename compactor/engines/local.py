@@ -29,7 +29,7 @@ class LocalEngine:
         self._threads = Threads(self._width, "lithify-merge")
         self._lock = threading.Lock()
         self._attempts: weakref.WeakSet[Underway] = weakref.WeakSet()
-        self._prepared: weakref.WeakValueDictionary[tuple[JobTask, ...], _Prepared] = weakref.WeakValueDictionary()
+        self._prepared: weakref.WeakValueDictionary[str, _Prepared] = weakref.WeakValueDictionary()  # by label
         self._closed = False
 
     @property
@@ -39,8 +39,8 @@ class LocalEngine:
     def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Underway:
         """Raises InvalidRequest once the engine is closed."""
         with self._lock:
-            prepared = self._prepared.pop(tuple(tasks), None)
-        if prepared is not None and not prepared.may_begin:
+            prepared = self._prepared.pop(label, None)
+        if prepared is not None and not prepared.may_begin(tasks):
             prepared.stop()
             prepared = None
         with self._lock:
@@ -52,8 +52,8 @@ class LocalEngine:
         """They hold threads of the engine while they wait to be started. Raises InvalidRequest once it is closed."""
         gate = _Gate()
         with self._lock:
-            prepared = _Prepared(self._begin(homes, tasks, label, gate), gate)
-            self._prepared[tuple(tasks)] = prepared
+            prepared = _Prepared(tasks, self._begin(homes, tasks, label, gate), gate)
+            self._prepared[label] = prepared
         return prepared
 
     def _begin(self, homes: Homes, tasks: Sequence[JobTask], label: str, gate: "_Gate | None" = None) -> Underway:
@@ -95,14 +95,15 @@ class _Gate:
 class _Prepared:
     """Tasks that read and merge, and write nothing yet."""
 
-    def __init__(self, attempt: Underway, gate: _Gate) -> None:
+    def __init__(self, tasks: Sequence[JobTask], attempt: Underway, gate: _Gate) -> None:
+        self._tasks = tasks
         self._attempt = attempt
         self._gate = gate
 
-    @property
-    def may_begin(self) -> bool:
-        """A task that has failed by now did so before its attempt began: that is no failure of the attempt (P14)."""
-        return not self._gate.failed
+    def may_begin(self, tasks: Sequence[JobTask]) -> bool:
+        """Whether these are `tasks`, and none has failed: it did so before its attempt began, which is no failure of
+        the attempt (P14)."""
+        return not self._gate.failed and tuple(self._tasks) == tuple(tasks)
 
     def begin(self) -> Underway:
         self._gate.may_write.set()
