@@ -131,6 +131,7 @@ def append(
         raise InvalidRequest("--source-id, --skip and --new-source are for one source: name it alone")
     request = _Request(invocation, topic, partition, roles, delimiter, given_format, batch_size, linger_ms)
     request.check(files)
+    invocation.how_far = lambda _: HowFar("", "Nothing was appended", {"appended": 0})
     done = [request.append(each, source_id=source_id, new_source=new_source, skip=skip) for each in files]
     tell_appended(invocation.output, topic, done)
 

@@ -7,6 +7,7 @@ http.client or ssl (test: tests/store/test_s3_failures.py, which walks each libr
 """
 
 import http.client
+from urllib.parse import urlsplit
 
 import urllib3.exceptions
 from botocore.exceptions import (
@@ -125,8 +126,11 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
             "Nothing is lost; try again later"
         )
     if not isinstance(error, ClientError):
-        kind = Refused if _is_refused(error) else Unavailable
-        return kind(f"{where}: {error}; nothing is lost, try again")
+        if _is_refused(error):
+            return Refused(
+                f"{where}: could not connect to {_asked(error)}: connection refused; nothing is lost, try again"
+            )
+        return Unavailable(f"{where}: {error}; nothing is lost, try again")
     code, status = error_code(error), status_code(error)
     if code == ARCHIVED:
         return Unavailable(
@@ -139,6 +143,12 @@ def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     if refuses_who_asks(error):
         return AccessDenied(f"{answer}: {_ADVICE.get(code) or _grant(error.operation_name)}")
     return InvalidRequest(f"{answer}: {_ADVICE.get(code, 'it refuses the request')}")
+
+
+def _asked(error: BaseException) -> str:
+    """Scheme, host and port of the endpoint, without what may be secret before an '@'."""
+    url = urlsplit(str(getattr(error, "kwargs", {}).get("endpoint_url", "")))
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}" if url.netloc else "the store"
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from lithify.admin.client import Admin
 from lithify.cli.main import cli
 from lithify.cli.meant import meant
 from lithify.store.driver import new_id
-from tests.cli.conftest import Lithify
+from tests.cli.conftest import Lithify, lines
 from tests.cli.test_reference import leaves
 
 
@@ -195,3 +195,10 @@ def test_an_offset_that_is_gone_is_told_with_those_that_are_there(lithify: Lithi
     said = "users/0: offset 0 lies outside the log, which begins at 1 and ends before 2"
     flags = ("--limit", "1", "--auto-offset-reset", "error")
     lithify.refused("read", "users", "--from-offset", "0", *flags, code=10, saying=said)
+
+
+def test_an_append_that_never_began_says_so(lithify: Lithify) -> None:
+    """Its records may have come through a pipe."""
+    told = lithify("append", "nobody", input=lines({"key": "a", "value": "1"}))
+    assert told.exit_code == 3
+    assert told.stderr.rstrip().endswith(". Nothing was appended")
