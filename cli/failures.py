@@ -68,7 +68,9 @@ def exit_codes_table() -> str:
         )
     )
     rows.append((INTERRUPTED, "Interrupted", "Ctrl-C"))
-    rows.append((BROKEN_PIPE, "", "the program reading the output closed it (a broken pipe), or the terminal is gone"))
+    rows.append(
+        (BROKEN_PIPE, "BrokenPipe", "the program reading the output closed it (a broken pipe), or the terminal is gone")
+    )
     rows.append((TERMINATED, "Terminated", "SIGTERM; `append` says how far it came, `export` leaves the old file"))
     lines = ["| Code | Kind | What to do |", "|---|---|---|"]
     lines += [f"| {code} | {f'`{kind}`' if kind else ''} | {what} |" for code, kind, what in rows]

@@ -209,7 +209,11 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, Any]:
                 raise InvalidRequest(
                     f"--storage-option {name}: {folder} was already given as a plain value; give one of the two"
                 )
-        place[last] = text if name in _SECRETS else _homes(text) if name == "homes" else _value(text)
+        if name == "homes":
+            for url, given in _homes(text).items():
+                place.setdefault(name, {}).setdefault(url, {}).update(given)
+        else:
+            place[last] = text if last in _SECRETS else _value(text)
     return options
 
 
@@ -218,11 +222,13 @@ def _nested(name: str) -> list[str]:
     if not name.startswith("homes."):
         return name.split(".")
     parts = name.split(".")[1:]
+    if not any("/" in part.rpartition("://")[2] for part in parts):
+        raise InvalidRequest(f"--storage-option {name}: where does the URL end? Give it as JSON: homes={{…}}")
     end = 1 + max((at for at, part in enumerate(parts) if "/" in part), default=0)
     return ["homes", ".".join(parts[:end]), *parts[end:]]
 
 
-def _homes(text: str) -> Any:
+def _homes(text: str) -> dict[str, dict[str, Any]]:
     try:
         return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
     except msgspec.DecodeError:

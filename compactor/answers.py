@@ -135,7 +135,7 @@ class CompactionAnswers:
         """Only where requests are waited for: elsewhere there is nothing to gain. What is wrong is told by `_start`."""
         if not self._driver.homes.here.far or self._prepared[0] == tasks:
             return
-        self.close()
+        self._forget_prepared()
         with suppress(InvalidRequest, Unavailable):
             self._refuse_unreachable(tasks)
             self._prepared = tasks, self._engine.prepare(self._driver.homes, tasks, label)
@@ -143,7 +143,9 @@ class CompactionAnswers:
     def _start(self, tasks: tuple[JobTask, ...], label: str) -> None:
         self._refuse_unreachable(tasks)
         if self._prepared[0] != tasks:
-            self.close()
+            self._forget_prepared()
+        if self._running is not None:
+            self._running.stop()
         self._running = self._engine.start(self._driver.homes, tasks, label)
         self._prepared = (), None
 
@@ -169,5 +171,5 @@ class CompactionAnswers:
         if look is None or look.request != request:
             look = Verification(self._driver, request)
         bad = look.go_on()
-        self._look = look if bad is None else None
+        self._look = look if bad is None and not request.once else None
         return bad

@@ -11,7 +11,7 @@ from lithify.compactor.altered import outdated
 from lithify.compactor.damage import first_damaged
 from lithify.compactor.engine import NextResults, NoWorkers, StartTasks, StopAsked, StopTasks
 from lithify.compactor.failures import failure_of, met
-from lithify.compactor.look import OUTPUTS_A_LOOK, bad_outputs, look
+from lithify.compactor.look import OUTPUTS_A_LOOK, Found, bad_outputs, look
 from lithify.compactor.own_home import home_refuses
 from lithify.compactor.patience import patience_ms, stalled_text
 from lithify.compactor.plan import sources_of, tasks, tasks_label
@@ -108,7 +108,7 @@ class JobWork:
             if isinstance(noted, Refused):
                 return await self._refused(job, noted.error)
         rate = self.config.compaction_throttle_bytes_per_second
-        found = frozenset[str]()
+        found = Found()
         for wave in waves(job, pending, rate):
             await heed(self.files, job.id)
             started_ms = await Now()
@@ -128,10 +128,8 @@ class JobWork:
     async def _end_deleted(self, job: Job, text: str = "the topic was deleted") -> Step:
         return await self.finish(job, "cancelled", text, ended_by=EndedBy.DELETION)
 
-    async def _run_tasks(
-        self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]
-    ) -> Step | frozenset[str]:
-        """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt, else the ids of the
+    async def _run_tasks(self, manifest: Manifest, job: Job, number: int, indexes: Sequence[int]) -> Step | Found:
+        """Run the tasks of these ranges to their end. Returns a Step if that ended the attempt, else those
         outputs that were looked at beside their record, and are whole."""
         try:
             await StartTasks(tasks(manifest, job, number, indexes), tasks_label(self.files.name, job))
@@ -178,7 +176,7 @@ class JobWork:
             await self._go_on(job)
         return frozenset(intact)
 
-    async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | frozenset[str]:
+    async def _gather(self, job: Job, attempt: int, pending: set[int]) -> Step | Found:
         """Record results as they land. A Step: the attempt ended before all had. Else as `_run_tasks`."""
         patience = self._patience_ms(job) // HEARTBEAT_MS
         waited = 0  # counted in looks, so that a clock jump cannot end the attempt
@@ -211,7 +209,7 @@ class JobWork:
             ended = await self._ended(job, current, len(pending), failures, stop=stop, stalled=waited >= patience)
             if ended is not None:
                 return ended
-        return frozenset()
+        return Found()
 
     async def _ended(
         self, job: Job, current: Job | None, pending: int, failures: Sequence[TaskFailure], *, stop: bool, stalled: bool
@@ -263,9 +261,9 @@ class JobWork:
         told = f"job {job.id}: {error.reason}; it will be tried again"
         return Step(StepEnd.FAILED, told, state and state.job(job.id))
 
-    async def _complete(self, merged: Manifest, job: Job, found: frozenset[str], *, topic_read: bool) -> Step:
+    async def _complete(self, merged: Manifest, job: Job, found: Found, *, topic_read: bool) -> Step:
         """Verify the outputs, commit the manifest, then mark the job completed, in this order (P13). `merged`: the
-        manifest that the tasks read. `found`: ids of outputs that were looked at just now, and are whole. `topic_read`:
+        manifest that the tasks read. `found`: outputs that were looked at beside their record. `topic_read`:
         just now, so it is read again only after a long verification.
 
         SUBTLE! 1. This attempt reads the topic's configuration, version 5. 2. A client alters the topic: version 6. 3.
@@ -279,7 +277,8 @@ class JobWork:
         assert current is not None
         assert current.plan is not None
         outputs = current.outputs()
-        unseen = [output for output in outputs if output.id not in found]
+        known = found.lately(await Now())
+        unseen = [output for output in outputs if output.id not in known]
         if unseen:
             await self._go_on(job)
         bad = await bad_outputs(self.files.keys, unseen, lambda: self._go_on(job))

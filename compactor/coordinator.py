@@ -7,21 +7,12 @@ counts (P11). A coordinator acts only on what its own claim holds.
 from lithify.compactor import job_edits
 from lithify.compactor.attempt import JobWork
 from lithify.compactor.claim_edits import ClaimAndAdmit
-from lithify.compactor.early import foresee, planned, prepare
-from lithify.compactor.engine import Reserve
+from lithify.compactor.early import Early, foresee, planned
+from lithify.compactor.engine import Reserve, StopTasks
 from lithify.compactor.needs import Needs, needs, want
 from lithify.compactor.own_home import home_refuses
 from lithify.compactor.plan import Proposal
-from lithify.compactor.policy import (
-    Action,
-    Admit,
-    Drop,
-    Propose,
-    Resume,
-    Settle,
-    Wait,
-    decide,
-)
+from lithify.compactor.policy import Action, Admit, Drop, Propose, Resume, Settle, Wait, decide
 from lithify.compactor.relief import relief
 from lithify.compactor.relocating import Ends, Moves, freeze_relocation, requested_moves
 from lithify.compactor.requested import requested_merge
@@ -65,6 +56,7 @@ class Coordinator:
         self._owner = ""  # our nonce in `.compactor`, the same at each claim
         self.claimed = False  # true once a claim of ours was written, even if it was lost later
         self._boundary_seen_ms = 0
+        self._early = Early(files)
         self.at_work: str | None = None  # the running job: admitted, and the step does nothing else after it
         self._main: Coordinator | None = None  # the coordinator whose claim this one shares, to relieve it
         self.fenced = False  # another compactor took over; this one never claims the partition again (P5)
@@ -136,6 +128,8 @@ class Coordinator:
         if self._epoch is not None:
             return await self._do(action, reading)
         foreseen = await foresee(self.files, action, reading)
+        if foreseen is not None:
+            await self._early.prepare(reading.manifest, foreseen, config)
         try:
             claimed = await self._claim(reading.manifest, take_over, foreseen)
         except NotFound as gone:  # the topic was deleted since it was read
@@ -147,6 +141,8 @@ class Coordinator:
         begun = foreseen and reading.state.job(foreseen.id)
         if begun is not None:
             return await self._begun(reading.manifest, begun, config)
+        if foreseen is not None:
+            await StopTasks()  # what was prepared; something else may come now, and long
         action = decide(reading)
         before, needed = needed, needs(action, reading, owned=True)
         if needed.input_bytes and needed != before and not await _room(needed):
@@ -317,6 +313,7 @@ class Coordinator:
         else:
             await self.files.compactor.commit(claim)
         self._epoch, self.claimed = epoch, True
+        self._early.went_well()
         manifest, state = claimed.version.value or manifest, self.files.compactor.seen.value
         if not admitted and (claimed.repeated or state is None or state.jobs or state.failures):
             return await self.heads()
@@ -375,7 +372,7 @@ class Coordinator:
 
     async def _begin(self, reading: Reading, job: Job) -> Step:
         """Admit a planned job, and do its first attempt. Its tasks read meanwhile (docs/rfcs/0033)."""
-        await prepare(self.files, reading.manifest, job, reading.config)
+        await self._early.prepare(reading.manifest, job, reading.config)
         admitted = await self.files.compactor.offer(job_edits.Admit(self._mine, job, self._worker))
         if isinstance(admitted, Refused):
             if isinstance(admitted.error, InvalidRequest):  # cancelled meanwhile: the next step settles it
@@ -386,6 +383,7 @@ class Coordinator:
 
     async def _begun(self, manifest: Manifest, job: Job, config: TopicConfig) -> Step:
         self.at_work = job.id
+        self._early.went_well()
         return await self._work(config).begun(manifest, job)
 
     async def _resume(self, reading: Reading, job: Job) -> Step:

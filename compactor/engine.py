@@ -69,7 +69,7 @@ class Prepared(Protocol):
     """Tasks that read and merge, and write nothing yet (docs/rfcs/0033)."""
 
     def stop(self) -> None:
-        """They are not wanted. As in `Running`; harmless once they were started."""
+        """They are not wanted. Returns at once, for they write nothing; harmless once they were started."""
         ...
 
 
@@ -85,7 +85,8 @@ class Engine(Protocol):
         ...
 
     def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Prepared | None:
-        """Begin to read and merge `tasks`, which write nothing before they are started. None: this engine does not."""
+        """Begin to read and merge `tasks`, which write nothing before they are started. None: this engine does not, or
+        has something else to do."""
         ...
 
     def close(self) -> None:
@@ -116,6 +117,7 @@ class VerifyOutputs(Request[frozenset[str] | None], msgspec.Struct, frozen=True)
     keys: PartitionKeys
     segments: tuple[SegmentRef, ...]
     whole: bool
+    once: bool = False  # what is not done is not continued later
 
 
 class StartTasks(Request[None], msgspec.Struct, frozen=True):

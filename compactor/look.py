@@ -1,15 +1,19 @@
 """Checks whether segments are what their references say, with signs of life: it may take longer than a lease (P5)."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from lithify.compactor.engine import VerifyOutputs
+from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import SegmentRef
 from lithify.store.errors import Unavailable
+from lithify.store.port import Now
 
-__all__ = ["OUTPUTS_A_LOOK", "ShowLife", "bad_outputs", "look", "whole_outputs"]
+__all__ = ["OUTPUTS_A_LOOK", "Found", "ShowLife", "bad_outputs", "look", "whole_outputs"]
 
 OUTPUTS_A_LOOK = 64  # one HEAD each
+_FOUND_FRESH_MS = 2_000
 ShowLife = Callable[[], Awaitable[None]]  # may raise, which ends the check
 
 
@@ -27,16 +31,28 @@ async def look(
     return bad
 
 
-async def whole_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef]) -> frozenset[str]:
-    """The ids of those outputs that were found to be there, of their size, and to open, as far as one look tells within
-    seconds. It shows no life, so it may go on beside a commit; whatever is not among them has to be looked at."""
+class Found(NamedTuple):
+    """Outputs that were found to be whole, by a look that began at `at_ms`."""
+
+    ids: frozenset[str] = frozenset()
+    at_ms: int = 0
+
+    def lately(self, now_ms: int) -> frozenset[str]:
+        """If that was a moment ago: whoever looked beside a write may have waited long for its answer."""
+        return self.ids if young(self.at_ms, now_ms, _FOUND_FRESH_MS) else frozenset()
+
+
+async def whole_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef]) -> Found:
+    """Those outputs that are there, of their size, and open, as far as one look tells within seconds. It shows no life,
+    so it may go on beside a commit; whatever is not among them has to be looked at."""
+    at_ms = await Now()
     if len(outputs) > OUTPUTS_A_LOOK:
-        return frozenset()
+        return Found()
     try:
-        bad = await VerifyOutputs(keys, tuple(outputs), whole=False)
+        bad = await VerifyOutputs(keys, tuple(outputs), whole=False, once=True)
     except Unavailable:
-        return frozenset()
-    return frozenset() if bad is None else frozenset(each.id for each in outputs) - bad
+        return Found()
+    return Found() if bad is None else Found(frozenset(each.id for each in outputs) - bad, at_ms)
 
 
 async def bad_outputs(keys: PartitionKeys, outputs: Sequence[SegmentRef], show_life: ShowLife) -> frozenset[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lithify.compactor import job_edits
 from lithify.compactor.engine import range_done
-from lithify.compactor.look import whole_outputs
+from lithify.compactor.look import Found, whole_outputs
 from lithify.manifest.ages import young
 from lithify.manifest.commit import Lineage
 from lithify.manifest.jobs import CompactorState, Job
@@ -47,9 +47,9 @@ async def record_last(
     job: Job,
     attempt: int,
     landed: Sequence[TaskResult],
-) -> frozenset[str]:
+) -> Found:
     """As `record`, for the last of a job, or of a wave of it. What the commit wants is asked beside it: the topic, and
-    which outputs are whole, by id."""
+    which outputs are whole."""
     outputs = [output for result in landed for output in result.outputs]
     beside = both(topic.refresh(), whole_outputs(files.keys, outputs))
     _, (_, whole) = await both(record(files, epoch, job, attempt, landed), beside)

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from lithify.store.driver import Clock, monotonic_ms
 from lithify.store.errors import AccessDenied, LithifyError, Unavailable
 from lithify.store.own_lock import OwnLock
-from lithify.store.refused import Refused
+from lithify.store.refused import NotAsked, Refused
 
 __all__ = ["REQUESTS_MAX", "TIMEOUT_S", "Deadline", "LeftBehind", "Wait"]
 
@@ -272,8 +272,8 @@ class _Call(Generic[T]):
             self._answer = self._request()
         except BaseException as error:  # noqa: BLE001 - raised where the answer is wanted
             self._error = error
-        if self._proves and (not isinstance(self._error, Unavailable) or isinstance(self._error, AccessDenied)):
-            self.known.answered()  # also whoever may not ask for this one object
+        if self._proves and _is_answer(self._error):
+            self.known.answered()
         with self._lock:
             left = self._left
             if not left:
@@ -304,6 +304,12 @@ class _Call(Generic[T]):
                     self._late()
         finally:
             self.known.give_back(self)
+
+
+def _is_answer(error: BaseException | None) -> bool:
+    """Whether the home has answered. That whoever asks may not see this object is an answer, too."""
+    denied = isinstance(error, AccessDenied) and not isinstance(error, NotAsked)
+    return denied or not isinstance(error, Unavailable)
 
 
 def _start(call: _Call[Any]) -> None:

@@ -1,8 +1,12 @@
-"""An error that is told apart inside the store alone; to everybody else it is Unavailable."""
+"""Errors that are told apart inside the store alone; to everybody else they are what they derive from."""
 
-from lithify.store.errors import Unavailable
+from lithify.store.errors import AccessDenied, Unavailable
 
-__all__ = ["Refused"]
+__all__ = ["NotAsked", "Refused"]
+
+
+class NotAsked(AccessDenied):
+    """There are no credentials, so the store was not asked."""
 
 
 class Refused(Unavailable):

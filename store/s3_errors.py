@@ -29,7 +29,7 @@ from botocore.exceptions import (
 
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import Outcome
-from lithify.store.refused import Refused
+from lithify.store.refused import NotAsked, Refused
 from lithify.store.s3_replies import NotFromS3
 
 __all__ = [
@@ -117,7 +117,7 @@ def error_code(error: BaseException) -> str:
 def explain(error: BaseException, where: str) -> InvalidRequest | Unavailable:
     """The error to raise for a failed request for the object or prefix `where`."""
     if isinstance(error, _NO_ACCESS):
-        return AccessDenied(f"{where}: {error}; {_IDENTITY}")
+        return NotAsked(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, _OURS):
         return InvalidRequest(f"{where}: {error}; {_IDENTITY}")
     if isinstance(error, NotFromS3):

@@ -62,6 +62,9 @@ class S3Options:
                     f"storage option {name} holds a URL with a user or password in it: give them as 'key' and "
                     "'secret', or in the environment (HTTPS_PROXY)"
                 )
+        wrong = sorted(name for name in SECRET_OPTIONS if not isinstance(given.get(name, ""), str | None))
+        if wrong:
+            raise InvalidRequest(f"storage option {', '.join(wrong)} must be text (in JSON, in quotes)")
         if ("key" in given) != ("secret" in given):
             raise InvalidRequest("storage options 'key' and 'secret' belong together: give both, or neither")
         self._options = given

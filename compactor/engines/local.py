@@ -40,29 +40,36 @@ class LocalEngine:
         """Raises InvalidRequest once the engine is closed."""
         with self._lock:
             prepared = self._prepared.pop(label, None)
-        if prepared is not None and not prepared.may_begin(tasks):
-            prepared.stop()
-            prepared = None
-        with self._lock:
-            if prepared is not None and not self._closed:
-                return prepared.begin()
+            if prepared is not None and not self._closed and prepared.begins(tasks):
+                return prepared.attempt
+            # Tasks that may write wait for none that may not.
+            for other in (prepared, *self._prepared.values()):
+                if other is not None:
+                    other.stop()
             return self._begin(homes, tasks, label)
 
-    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> "_Prepared":
-        """They hold threads of the engine while they wait to be started. Raises InvalidRequest once it is closed."""
-        gate = _Gate()
+    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> "_Prepared | None":
+        """Only if no other attempt is under way. They hold threads of the engine until they are started, or something
+        else is. Raises InvalidRequest once the engine is closed."""
+        gate = threading.Event()
         with self._lock:
-            prepared = _Prepared(tasks, self._begin(homes, tasks, label, gate), gate)
+            if any(not attempt.ended(0) for attempt in self._attempts):
+                return None
+            prepared = _Prepared(tasks, gate)
+            prepared.attempt = self._begin(homes, tasks, label, prepared)
             self._prepared[label] = prepared
         return prepared
 
-    def _begin(self, homes: Homes, tasks: Sequence[JobTask], label: str, gate: "_Gate | None" = None) -> Underway:
+    def _begin(
+        self, homes: Homes, tasks: Sequence[JobTask], label: str, prepared: "_Prepared | None" = None
+    ) -> Underway:
         """Requires: the lock."""
+        may_write = None if prepared is None else prepared.may_write
 
         def run(task: JobTask, cancelled: Callable[[], bool]) -> TaskResult | TaskFailure:
-            outcome = outcome_of(task, lambda: execute(task, homes, cancelled, gate and gate.may_write))
-            if gate is not None and isinstance(outcome, TaskFailure) and not gate.may_write.is_set():
-                gate.failed = True
+            outcome = outcome_of(task, lambda: execute(task, homes, cancelled, may_write))
+            if prepared is not None and isinstance(outcome, TaskFailure):
+                prepared.failed()
             return outcome
 
         if self._closed:
@@ -86,30 +93,35 @@ class LocalEngine:
         self._threads.shutdown(wait=not any(attempt.hangs for attempt in attempts))
 
 
-class _Gate:
-    def __init__(self) -> None:
-        self.may_write = threading.Event()
-        self.failed = False  # a task, before it might write
-
-
 class _Prepared:
     """Tasks that read and merge, and write nothing yet."""
 
-    def __init__(self, tasks: Sequence[JobTask], attempt: Underway, gate: _Gate) -> None:
+    attempt: Underway
+
+    def __init__(self, tasks: Sequence[JobTask], may_write: threading.Event) -> None:
         self._tasks = tasks
-        self._attempt = attempt
-        self._gate = gate
+        self._lock = threading.Lock()
+        self._over = False  # they never begin
+        self.may_write = may_write
 
-    def may_begin(self, tasks: Sequence[JobTask]) -> bool:
-        """Whether these are `tasks`, and none has failed: it did so before its attempt began, which is no failure of
-        the attempt (P14)."""
-        return not self._gate.failed and tuple(self._tasks) == tuple(tasks)
+    def failed(self) -> None:
+        """A task has. If that was before its attempt began, it is no failure of the attempt (P14)."""
+        with self._lock:
+            self._over = self._over or not self.may_write.is_set()
 
-    def begin(self) -> Underway:
-        self._gate.may_write.set()
-        return self._attempt
+    def begins(self, tasks: Sequence[JobTask]) -> bool:
+        """Let them write, if these are `tasks`, and nothing is against it."""
+        with self._lock:
+            if self._over or tuple(self._tasks) != tuple(tasks):
+                return False
+            self.may_write.set()
+            return True
 
     def stop(self) -> None:
-        """They are not wanted; harmless once they have begun."""
-        if not self._gate.may_write.is_set():
-            self._attempt.stop()
+        """They are not wanted; harmless once they have begun. Nobody need wait for their end, for they cannot write."""
+        with self._lock:
+            if self.may_write.is_set():
+                return
+            self._over = True
+        self.attempt.withdraw()
+        self.attempt.give_up_after(0)

@@ -10,6 +10,7 @@ import pytest
 from lithify.cli.failures import exit_codes_table
 from lithify.cli.main import cli
 from lithify.cli.settings import SETTINGS, Setting, setting, settings_table
+from lithify.store.errors import InvalidRequest
 from tests.cli.conftest import Lithify
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -95,12 +96,24 @@ def test_help_lists_the_settings_of_the_service(lithify: Lithify) -> None:
             {"homes": {"s3://cold.bucket/v1.x/p": {"client_kwargs": {"endpoint_url": "http://h:9"}, "key": "k"}}},
         ),
         (('homes={"s3://b/v1.2": {"key": "k"}}',), {"homes": {"s3://b/v1.2": {"key": "k"}}}),
+        (
+            ("homes.s3://b/p.secret=1e5", 'homes={"s3://b/p": {"key": "1"}, "gs://c.d": {}}'),
+            {"homes": {"s3://b/p": {"secret": "1e5", "key": "1"}, "gs://c.d": {}}},
+        ),
     ],
 )
 def test_storage_options_nest_and_secrets_stay_text(given: tuple[str, ...], read: dict[str, object]) -> None:
     from lithify.cli.invocation import parse_storage_options
 
     assert parse_storage_options(given) == read
+
+
+@pytest.mark.parametrize("given", ["homes.gs://my.bucket.token=x", "homes=[]", "homes=s3://b"])
+def test_options_of_homes_that_may_mean_anything_are_refused(given: str) -> None:
+    from lithify.cli.invocation import parse_storage_options
+
+    with pytest.raises(InvalidRequest, match="JSON"):
+        parse_storage_options([given])
 
 
 def test_a_flag_after_the_command_wins(lithify: Lithify) -> None:

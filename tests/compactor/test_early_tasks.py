@@ -17,9 +17,11 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.segment.execute import TaskCancelled, execute
 from lithify.segment.task import JobTask, MergeTask, TaskResult
 from lithify.store.driver import Driver
-from lithify.store.errors import InvalidRequest
+from lithify.store.errors import AccessDenied, InvalidRequest
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
+from lithify.store.port import Outcome
+from tests.clock import HandClock
 from tests.compactor.scripted_engine import ScriptedEngine
 from tests.compactor.serving import append_to
 from tests.far import FarStore
@@ -28,6 +30,7 @@ from tests.segment.test_execute import append, task
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 WAITED_S = 30.0
+WAITED_MS = 30_000
 
 
 def segments(store: MemoryStore) -> set[str]:
@@ -80,9 +83,10 @@ def test_an_engine_goes_on_with_what_it_has_prepared(merging: tuple[MemoryStore,
     store, work, before = merging
     engine = LocalEngine(1)
     prepared = engine.prepare(only_here(store), (work,), "t")
+    assert prepared is not None
     attempt = engine.start(only_here(store), (work,), "t")
-    assert attempt is prepared._attempt
-    (result,) = attempt.results(int(WAITED_S * 1000))
+    assert attempt is prepared.attempt
+    (result,) = attempt.results(WAITED_MS)
     prepared.stop()
     assert len(segments(store)) == len(before) + 1
     assert engine.start(only_here(store), (work,), "t") is not attempt, "once only"
@@ -94,15 +98,19 @@ def test_what_was_prepared_in_vain_is_stopped(merging: tuple[MemoryStore, MergeT
     store, work, before = merging
     engine = LocalEngine(1)
     prepared = engine.prepare(only_here(store), (work,), "t")
+    assert prepared is not None
     prepared.stop()
-    assert prepared._attempt.ended(0)
+    assert prepared.attempt.ended(WAITED_MS)
     assert segments(store) == before
+    again = engine.start(only_here(store), (work,), "t")
+    assert again is not prepared.attempt, "what was stopped never begins"
+    assert len(again.results(WAITED_MS)) == 1
     engine.prepare(only_here(store), (work,), "t")
     engine.close()
     for refused in (engine.prepare, engine.start):
         with pytest.raises(InvalidRequest, match="closed"):
             refused(only_here(store), (work,), "t")
-    assert segments(store) == before
+    assert len(segments(store)) == len(before) + 1
 
 
 def test_what_fails_before_it_begins_is_begun_anew(merging: tuple[MemoryStore, MergeTask, set[str]]) -> None:
@@ -112,12 +120,48 @@ def test_what_fails_before_it_begins_is_begun_anew(merging: tuple[MemoryStore, M
     assert whole is not None
     store.delete([key])
     prepared = engine.prepare(only_here(store), (work,), "t")
-    assert prepared._attempt.ended(int(WAITED_S * 1000))
+    assert prepared is not None
+    assert prepared.attempt.ended(WAITED_MS)
     store.put(key, whole.body)
     attempt = engine.start(only_here(store), (work,), "t")
-    (result,) = attempt.results(int(WAITED_S * 1000))
+    (result,) = attempt.results(WAITED_MS)
     engine.close()
     assert isinstance(result, TaskResult)
+
+
+def test_tasks_that_may_write_wait_for_none_that_may_not(merging: tuple[MemoryStore, MergeTask, set[str]]) -> None:
+    store, work, _ = merging
+    engine = LocalEngine(1)
+    prepared = engine.prepare(only_here(store), (work,), "prepared")
+    assert prepared is not None
+    assert engine.prepare(only_here(store), (work,), "another") is None, "it has something to do"
+    assert len(engine.start(only_here(store), (work,), "another").results(WAITED_MS)) == 1
+    assert prepared.attempt.ended(WAITED_MS)
+    assert engine.start(only_here(store), (work,), "prepared") is not prepared.attempt
+    engine.close()
+
+
+def test_a_prepared_task_that_hangs_is_not_waited_for(merging: tuple[MemoryStore, MergeTask, set[str]]) -> None:
+    """Whoever waited would show no life for that long (P5)."""
+    store, work, _ = merging
+    engine, began, hangs, reads = LocalEngine(1), threading.Event(), threading.Event(), store.read
+
+    def hanging(key: str, start: int, length: int) -> bytes:
+        began.set()
+        assert hangs.wait(WAITED_S)
+        return reads(key, start, length)
+
+    store.read = hanging  # type: ignore[method-assign]
+    prepared = engine.prepare(only_here(store), (work,), "t")
+    assert prepared is not None
+    assert began.wait(WAITED_S)
+    prepared.stop()
+    store.read = reads  # type: ignore[method-assign]
+    assert len(engine.start(only_here(store), (work,), "t").results(WAITED_MS)) == 1
+    assert not prepared.attempt.ended(0)
+    hangs.set()
+    assert prepared.attempt.ended(WAITED_MS)
+    engine.close()
 
 
 class Noting(FarStore):
@@ -182,7 +226,7 @@ def test_tasks_read_beside_the_claim_and_write_after_the_admission(far: Warehous
     (job,) = lithify.Compactor(far, engine).run_once().jobs
     assert job.status == "completed"
     assert store.writes == ["manifest", "compactor", "parquet", "compactor", "manifest", "compactor"]
-    assert [each._attempt for each in engine.prepared] == engine.started
+    assert [each.attempt for each in engine.prepared] == engine.started
     assert far.topic("t").partition(0).get(b"0") is not None
 
 
@@ -195,7 +239,7 @@ def test_tasks_of_an_owner_begin_beside_the_admission(far: Warehouse) -> None:
     (job,) = compactor.run_once().jobs
     assert job.status == "completed"
     assert store.writes == ["compactor", "parquet", "compactor", "manifest", "compactor"]
-    assert [each._attempt for each in engine.prepared] == engine.started
+    assert [each.attempt for each in engine.prepared] == engine.started
 
 
 def test_a_near_store_is_asked_in_turn(warehouse: lithify.Warehouse) -> None:
@@ -224,9 +268,9 @@ def test_an_append_after_the_look_is_in_the_job(far: Warehouse, monkeypatch: pyt
     (job,) = lithify.Compactor(far, engine).run_once().jobs
     assert job.counts.rows_in == 9
     assert not part.describe().l0, "the late one is merged, too"
-    in_vain, begun = engine.prepared
-    assert in_vain._attempt.ended(0)
-    assert [begun._attempt] == engine.started
+    in_vain, (begun,) = engine.prepared[0], engine.started
+    assert in_vain.attempt.ended(WAITED_MS)
+    assert begun is not in_vain.attempt
     written = segments(far.store) - before
     assert len(written) == 2, "the late append, and one output"
 
@@ -236,8 +280,49 @@ def test_whoever_loses_the_claim_writes_nothing(far: Warehouse, monkeypatch: pyt
     between_look_and_turn(monkeypatch, lambda: lithify.Compactor(far, "local").run_once())
     report = lithify.Compactor(far, engine).run_once()
     assert not report.jobs
-    assert [each._attempt.ended(0) for each in engine.prepared] == [True]
+    assert [each.attempt.ended(WAITED_MS) for each in engine.prepared] == [True]
     assert not engine.started
+
+
+def test_whoever_may_not_claim_reads_its_sources_once(far: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, store = Preparing(), noted(far)
+    compactor = lithify.Compactor(far, engine)
+
+    def refused(key: str, body: bytes, frees: bool = False) -> Any:
+        raise AccessDenied("may not put it")
+
+    monkeypatch.setattr(store, "create", refused)
+    for _ in range(3):
+        assert [each.outcome for each in compactor.run_once().partitions] == ["failed"]
+    assert len(engine.prepared) == 1
+    monkeypatch.undo()
+    (job,) = compactor.run_once().jobs
+    assert job.status == "completed"
+
+
+def test_an_output_that_vanishes_while_its_record_is_written_is_not_committed(
+    far: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look was made beside the first attempt to write the record, which took long."""
+    store = noted(far)
+    create, slow = store.create, [True]
+
+    def slowly(key: str, body: bytes, frees: bool = False) -> Any:
+        if slow and b'"done"' in body and "/compactor/" in key:
+            slow.clear()
+            clock.now_ms += 60_000
+            (made,) = segments(store) - before
+            store.delete([made])
+            return Outcome.UNKNOWN
+        return create(key, body, frees)
+
+    clock = HandClock()
+    driver = Driver(store, clock=clock)
+    before = segments(store)
+    monkeypatch.setattr(store, "create", slowly)
+    looked = lithify.Compactor(Warehouse(driver), "local").run_once()
+    assert not slow
+    assert "missing or damaged" in looked.partitions[0].detail
 
 
 class Told(ScriptedEngine):

@@ -136,8 +136,8 @@ OF_POLICY = (
         "what a look beside the record found to be bad is whole",
         "P13",
         "compactor/look.py",
-        "else frozenset(each.id for each in outputs) - bad",
-        "else frozenset(each.id for each in outputs)",
+        "Found(frozenset(each.id for each in outputs) - bad, at_ms)",
+        "Found(frozenset(each.id for each in outputs), at_ms)",
     ),
     Sabotage(
         "no lease is respected",

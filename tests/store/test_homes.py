@@ -150,6 +150,7 @@ def test_options_of_a_home_are_its_own_or_those_of_a_warehouse_of_its_kind(tmp_p
         ({"cold": {}}, "is not a URL"),
         ({"class:STANDARD_IA": {}}, "takes no options of its own"),
         ({"s3://my": {"bucket/x": {"key": "hush"}}}, r"homes, s3://my: unknown storage option bucket/x; known are"),
+        ({"s3://b/p": {"key": 1234, "secret": "x"}}, "storage option key must be text"),
     ],
 )
 def test_wrong_options_of_homes(given: Any, why: str) -> None:

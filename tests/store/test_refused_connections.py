@@ -11,11 +11,11 @@ import pytest
 
 from lithify.store.cold import Cold
 from lithify.store.deadline import Deadline, LeftBehind
-from lithify.store.errors import NotFound, Unavailable
+from lithify.store.errors import AccessDenied, NotFound, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.owners import owner_key_beside
 from lithify.store.port import ObjectInfo
-from lithify.store.refused import Refused
+from lithify.store.refused import NotAsked, Refused
 from lithify.store.s3 import S3Store
 from lithify.store.wrapped import Wrapped
 from tests.clock import HandClock
@@ -107,6 +107,29 @@ def test_an_answer_ends_it(refused: Cold, down: Down, clock: HandClock) -> None:
         clock.now_ms += passed_ms
         with pytest.raises(Refused):
             refused.read(KEY, 0, 2)
+
+
+@pytest.mark.parametrize(("error", "spared_ms"), [(NotAsked("no credentials"), 100), (AccessDenied("403"), 50)])
+def test_an_error_that_came_without_asking_ends_nothing(
+    refused: Cold, down: Down, clock: HandClock, error: AccessDenied, spared_ms: int
+) -> None:
+    def fails() -> None:
+        raise error
+
+    clock.now_ms += 2_000
+    down.meanwhile = fails
+    with pytest.raises(AccessDenied):
+        refused.read(KEY, 0, 2)
+    down.meanwhile = lambda: None
+    clock.now_ms += 2_000
+    with pytest.raises(Refused):
+        refused.read(KEY, 0, 2)
+    clock.now_ms += spared_ms - 1
+    with pytest.raises(Unavailable, match="not asked"):
+        refused.read(KEY, 0, 2)
+    clock.now_ms += 1
+    with pytest.raises(Refused):
+        refused.read(KEY, 0, 2)
 
 
 def test_requests_that_were_under_way_count_as_one(cold: Cold, down: Down, clock: HandClock) -> None:
