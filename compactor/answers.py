@@ -106,7 +106,7 @@ class CompactionAnswers:
                 return self._reserve(Load(request.input_bytes, request.short, request.alone))
             case StopAsked():
                 return self.stopping or self._paused()
-            case Together(requests):  # the store's, and the engine's beside them
+            case Together(requests) if any(isinstance(each, VerifyOutputs) for each in requests):
                 return tuple(self._driver.homes.here.side_by_side([partial(self, each) for each in requests]))
             case _:
                 return self._driver.answer(request)

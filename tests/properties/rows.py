@@ -4,6 +4,7 @@ the kernel's decision on each record."""
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -33,7 +34,8 @@ from lithify.segment.task import MergeTask, TaskFailure, TaskResult
 from lithify.store.driver import drive, store_answers
 from lithify.store.homes import only_here
 from lithify.store.memory import MemoryStore
-from lithify.store.port import NewId, Request
+from lithify.store.port import NewId, Request, Together
+from lithify.store.side_by_side import one_after_the_other
 from tests.compactor.scripted_engine import ScriptedEngine
 from tests.properties.log import GRACE_MS, View
 from tests.properties.model import Row, latest
@@ -109,6 +111,8 @@ class RowLog:
             case NewId():
                 number = next(self._ids)
                 return f"{number:08x}{number:08x}"
+            case Together(requests):
+                return tuple(one_after_the_other([partial(self._answer, each) for each in requests]))
             case _:
                 return self._engine.answer(request) if self._engine.knows(request) else self._from_store(request)
 

@@ -73,7 +73,9 @@ class Process:
 
     @property
     def driver(self) -> Driver:
-        driver: Any = Driver(Remote())
+        remote: Any = Remote()
+        remote.side_by_side = one_after_the_other
+        driver: Any = Driver(remote)
         driver.answer = ask
         driver.monotonic_ms = lambda: self.clock.now_ms
         return driver
