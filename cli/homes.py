@@ -129,14 +129,21 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
     'lithify topic alter TOPIC --unset local.retention.ms' (and local.retention.bytes).
     """
     admin = invocation.admin()
-    if any(
-        admin.topic(topic).config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes")
-    ):
-        warn(
-            "warning: what the topic's configuration calls old will go again: unset local.retention.ms and "
-            "local.retention.bytes"
-        )
-    return _moved(invocation, admin.recall, topic, partition, wait=wait)
+    config = admin.topic(topic).config
+    told = not any(config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes"))
+
+    def recalled(name: str, number: int) -> "CompactionInfo":
+        nonlocal told
+        asked = admin.recall(name, number)
+        if not told:
+            told = True
+            warn(
+                "warning: what the topic's configuration calls old will go again: unset local.retention.ms and "
+                "local.retention.bytes"
+            )
+        return asked
+
+    return _moved(invocation, recalled, topic, partition, wait=wait)
 
 
 def _moved(
