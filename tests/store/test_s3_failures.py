@@ -24,6 +24,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.fsspec_store import FsspecStore
 from lithify.store.port import Outcome
+from lithify.store.refused import NotAsked
 from lithify.store.s3 import S3Store
 from lithify.testing.front import Amount, Deed, Front, Seen
 from lithify.testing.server import S3Server
@@ -32,13 +33,13 @@ from tests.store.certificate import make_certificate
 BODY = bytes(range(256)) * 100
 # They say what the caller forgot, before anything is sent.
 OURS: dict[type[Exception], type[LithifyError]] = {
-    botocore.exceptions.LoginError: AccessDenied,
-    botocore.exceptions.NoCredentialsError: AccessDenied,
+    botocore.exceptions.LoginError: NotAsked,
+    botocore.exceptions.NoCredentialsError: NotAsked,
     botocore.exceptions.NoRegionError: InvalidRequest,
     botocore.exceptions.ParamValidationError: InvalidRequest,
-    botocore.exceptions.PartialCredentialsError: AccessDenied,
+    botocore.exceptions.PartialCredentialsError: NotAsked,
     botocore.exceptions.ProfileNotFound: InvalidRequest,
-    botocore.exceptions.SSOError: AccessDenied,
+    botocore.exceptions.SSOError: NotAsked,
 }
 
 
