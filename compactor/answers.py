@@ -12,6 +12,7 @@ from lithify.compactor.engine import (
     Engine,
     NextResults,
     Prepared,
+    Prepares,
     PrepareTasks,
     Reserve,
     Running,
@@ -133,12 +134,13 @@ class CompactionAnswers:
 
     def _prepare(self, tasks: tuple[JobTask, ...], label: str) -> None:
         """Only where requests are waited for: elsewhere there is nothing to gain. What is wrong is told by `_start`."""
-        if not self._driver.homes.here.far or self._prepared[0] == tasks:
+        engine = self._engine
+        if not isinstance(engine, Prepares) or not self._driver.homes.here.far or self._prepared[0] == tasks:
             return
         self._forget_prepared()
         with suppress(InvalidRequest, Unavailable):
             self._refuse_unreachable(tasks)
-            self._prepared = tasks, self._engine.prepare(self._driver.homes, tasks, label)
+            self._prepared = tasks, engine.prepare(self._driver.homes, tasks, label)
 
     def _start(self, tasks: tuple[JobTask, ...], label: str) -> None:
         self._refuse_unreachable(tasks)

@@ -5,7 +5,7 @@ the coordinator alone writes numbered files (P11).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = [
     "NoWorkers",
     "PrepareTasks",
     "Prepared",
+    "Prepares",
     "Reserve",
     "Running",
     "SplitRanges",
@@ -84,13 +85,18 @@ class Engine(Protocol):
         thread of its own. Raises Unavailable or InvalidRequest if it can take no task now."""
         ...
 
-    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Prepared | None:
-        """Begin to read and merge `tasks`, which write nothing before they are started. None: this engine does not, or
-        has something else to do."""
-        ...
-
     def close(self) -> None:
         """Stop what this engine started itself; a session that was given to it stays open."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """What an engine can do besides, if it can tell running tasks that they may write."""
+
+    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Prepared | None:
+        """Begin to read and merge `tasks`, which write nothing before they are started. None: not now, for it has
+        something else to do."""
         ...
 
 

@@ -70,9 +70,6 @@ class SparkEngine:
             self._attempts.add(attempt)
         return attempt
 
-    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> None:
-        """Its workers are out of reach once they run: nobody could tell them that they may write."""
-
     def close(self) -> None:
         """Stop the running tasks, and the session if it was started here; delete what was written for workers. Calling
         it again is harmless, even if the session died."""

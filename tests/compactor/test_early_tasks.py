@@ -249,6 +249,15 @@ def test_a_near_store_is_asked_in_turn(warehouse: lithify.Warehouse) -> None:
     assert not engine.prepared
 
 
+def test_an_engine_of_ones_own_need_not_prepare(far: Warehouse) -> None:
+    class Own:
+        def __init__(self, engine: LocalEngine) -> None:
+            self.name, self.start, self.close = "own", engine.start, engine.close
+
+    (job,) = lithify.Compactor(far, Own(LocalEngine(1))).run_once().jobs
+    assert job.status == "completed"
+
+
 def between_look_and_turn(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     look, left = ServedPartition.look, [do]
 

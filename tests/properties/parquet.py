@@ -33,9 +33,6 @@ class _Failing:
         self.name = engine.name
         self.fails_after: int | None = None
 
-    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> None:
-        pass
-
     def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> Running:
         if self.fails_after is None:
             return self._engine.start(homes, tasks, label)

@@ -85,9 +85,6 @@ class _Inline:
 
     name = "inline"
 
-    def prepare(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> None:
-        pass
-
     def start(self, homes: Homes, tasks: Sequence[JobTask], label: str) -> "_Done":
         return _Done([outcome_of(task, lambda task=task: execute(task, homes)) for task in tasks])
 

@@ -37,9 +37,6 @@ class VirtualEngine:
         self._short_is_free = True  # the slot of short jobs
         self._nonces = (f"{number:08x}" for number in itertools.count(process.clock.dice.getrandbits(30)))
 
-    def prepare(self, homes: Any, tasks: Sequence[JobTask], label: str) -> None:
-        pass
-
     def start(self, homes: Any, tasks: Sequence[JobTask], label: str) -> "Attempt":
         """Requires: no topic here has a cold home."""
         attempt = Attempt(self, [task for task in tasks if isinstance(task, MergeTask)])
