@@ -120,6 +120,9 @@ class CompactionAnswers:
 
     def close(self) -> None:
         self._forget_prepared()
+        self._stop_running()
+
+    def _stop_running(self) -> None:
         if self._running is not None:
             self._running.stop()
 
@@ -146,8 +149,7 @@ class CompactionAnswers:
         self._refuse_unreachable(tasks)
         if self._prepared[0] != tasks:
             self._forget_prepared()
-        if self._running is not None:
-            self._running.stop()
+        self._stop_running()
         self._running = self._engine.start(self._driver.homes, tasks, label)
         self._prepared = (), None
 

@@ -277,8 +277,8 @@ class JobWork:
         assert current is not None
         assert current.plan is not None
         outputs = current.outputs()
-        known = found.lately(await Now())
-        unseen = [output for output in outputs if output.id not in known]
+        whole = found.lately(await Now())
+        unseen = [output for output in outputs if output.id not in whole]
         if unseen:
             await self._go_on(job)
         bad = await bad_outputs(self.files.keys, unseen, lambda: self._go_on(job))

@@ -4,11 +4,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import lithify
 from lithify.compactor.engines.local import LocalEngine
 from lithify.compactor.info import PartitionReport
+from lithify.compactor.served import ServedPartition
 
-__all__ = ["HeldEngine", "Running", "append_to", "eventually"]
+__all__ = ["HeldEngine", "Running", "append_to", "between_look_and_turn", "eventually"]
 
 
 class HeldEngine(LocalEngine):
@@ -80,6 +83,19 @@ class Running:
 def eventually(holds: Callable[[], bool], times: int = 600) -> bool:
     pulse = threading.Event()
     return any(holds() or pulse.wait(0.02) for _ in range(times))
+
+
+def between_look_and_turn(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Do something between the first look and the turn that it leads to."""
+    look, left = ServedPartition.look, [do]
+
+    def looked(self: ServedPartition, answers: Any) -> Any:
+        want = look(self, answers)
+        while left:
+            left.pop()()
+        return want
+
+    monkeypatch.setattr(ServedPartition, "look", looked)
 
 
 def append_to(partition: lithify.Partition, segments: int) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from lithify.manifest.reading import Heads, first_state
 from lithify.manifest.rests import Rests
 from lithify.store.errors import Unavailable
 from tests.clock import HandClock
-from tests.compactor.serving import HeldEngine, append_to
+from tests.compactor.serving import HeldEngine, append_to, between_look_and_turn
 from tests.protocol.scene import FIRST
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -48,21 +49,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Heads]:
 
 @pytest.fixture
 def after_the_look(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Do something between the first look and the turn that it leads to."""
-    look = ServedPartition.look
-
-    def then(do: Callable[[], object]) -> None:
-        left = [do]
-
-        def looked(self: ServedPartition, answers: Any) -> Any:
-            want = look(self, answers)
-            while left:
-                left.pop()()
-            return want
-
-        monkeypatch.setattr(ServedPartition, "look", looked)
-
-    return then
+    return partial(between_look_and_turn, monkeypatch)
 
 
 def test_what_a_look_has_read_is_not_read_again_for_the_claim(

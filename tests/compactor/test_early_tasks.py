@@ -9,7 +9,6 @@ import pytest
 import lithify
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.engines.local import LocalEngine
-from lithify.compactor.served import ServedPartition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import parse
@@ -23,7 +22,7 @@ from lithify.store.memory import MemoryStore
 from lithify.store.port import Outcome
 from tests.clock import HandClock
 from tests.compactor.scripted_engine import ScriptedEngine
-from tests.compactor.serving import append_to
+from tests.compactor.serving import append_to, between_look_and_turn
 from tests.far import FarStore
 from tests.protocol.scene import KEYS, ROWS, Held, append_rows, new_partition
 from tests.segment.test_execute import append, task
@@ -256,18 +255,6 @@ def test_an_engine_of_ones_own_need_not_prepare(far: Warehouse) -> None:
 
     (job,) = lithify.Compactor(far, Own(LocalEngine(1))).run_once().jobs
     assert job.status == "completed"
-
-
-def between_look_and_turn(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
-    look, left = ServedPartition.look, [do]
-
-    def looked(self: ServedPartition, answers: Any) -> Any:
-        want = look(self, answers)
-        while left:
-            left.pop()()
-        return want
-
-    monkeypatch.setattr(ServedPartition, "look", looked)
 
 
 def test_an_append_after_the_look_is_in_the_job(far: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,16 @@ def refused(cold: Cold) -> Cold:
     return cold
 
 
+def spared_for(ms: int, cold: Cold, clock: HandClock) -> None:
+    """For so long it is not asked, and then it refuses again."""
+    clock.now_ms += ms - 1
+    with pytest.raises(Unavailable, match="not asked"):
+        cold.read(KEY, 0, 2)
+    clock.now_ms += 1
+    with pytest.raises(Refused):
+        cold.read(KEY, 0, 2)
+
+
 def test_for_a_moment_nobody_asks_and_the_reason_is_told(refused: Cold, down: Down, clock: HandClock) -> None:
     clock.now_ms += 49
     for _ in range(10):
@@ -84,12 +94,7 @@ def test_for_a_moment_nobody_asks_and_the_reason_is_told(refused: Cold, down: Do
 
 def test_each_refusal_doubles_the_moment_up_to_two_seconds(refused: Cold, down: Down, clock: HandClock) -> None:
     for tries, spared_ms in enumerate((50, 100, 200, 400, 800, 1_600, 2_000, 2_000), 2):
-        clock.now_ms += spared_ms - 1
-        with pytest.raises(Unavailable, match="not asked"):
-            refused.read(KEY, 0, 2)
-        clock.now_ms += 1
-        with pytest.raises(Refused):
-            refused.read(KEY, 0, 2)
+        spared_for(spared_ms, refused, clock)
         assert down.asked == tries
 
 
@@ -124,12 +129,7 @@ def test_an_error_that_came_without_asking_ends_nothing(
     clock.now_ms += 2_000
     with pytest.raises(Refused):
         refused.read(KEY, 0, 2)
-    clock.now_ms += spared_ms - 1
-    with pytest.raises(Unavailable, match="not asked"):
-        refused.read(KEY, 0, 2)
-    clock.now_ms += 1
-    with pytest.raises(Refused):
-        refused.read(KEY, 0, 2)
+    spared_for(spared_ms, refused, clock)
 
 
 def test_requests_that_were_under_way_count_as_one(cold: Cold, down: Down, clock: HandClock) -> None:
