@@ -22,6 +22,7 @@ from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import missing_text
+from lithify.manifest.runs import Runs
 from lithify.manifest.uploads import upload_of
 from lithify.manifest.walk import UnreadTopic, partitions_found
 from lithify.manifest.words import counted
@@ -274,8 +275,8 @@ async def _look(files: PartitionFiles) -> _Look:
             kind="corrupt",
             message=f"{files.name} manifest {head.id} breaks an invariant: {problem}. Please report this",
         )
-        # With itself as predecessor: checks what every manifest must satisfy.
-        for problem in manifest_problems(msgspec.structs.replace(head, id=head.id - 1), head)
+        # With itself as predecessor, but for the object of its runs: checks what every manifest must satisfy.
+        for problem in manifest_problems(msgspec.structs.replace(head, id=head.id - 1, runs=Runs(head.runs)), head)
     ]
     try:
         await files.compactor_state()

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from lithify.compactor.policy import decide, decision
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
-from lithify.manifest.commit import Next
 from lithify.manifest.config import parse
+from lithify.manifest.edits import Next
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.reading import Reading

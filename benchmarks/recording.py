@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lithify.compactor.job_edits import Finish, Heartbeat, Record
 from lithify.compactor.progress import UNRECORDED_SHARE
 from lithify.manifest.codec import encode
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.jobs import (
     HISTORY_MAX,
     CompactorState,

@@ -20,10 +20,10 @@ from lithify.compactor.plan import Proposal, choose_requested, fan_in, freeze, k
 from lithify.compactor.policy import Drop, Propose, Wait, decide
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import Next, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Due, assess
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.floor import DropSegments, SetBounds
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_manifest

@@ -22,9 +22,10 @@ from lithify.compactor.waves import wave_bytes, waves
 from lithify.compactor.wishes import Interrupted, heed, heed_cancel
 from lithify.manifest.ages import young
 from lithify.manifest.categories import Category, EndedBy
-from lithify.manifest.commit import Lineage, Refused
+from lithify.manifest.commit import Lineage
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import LONG_MAX, TopicConfig, parse
+from lithify.manifest.edits import Refused
 from lithify.manifest.homes import where
 from lithify.manifest.jobs import Ended, Job, JobError
 from lithify.manifest.model import Manifest, SegmentRef, SortedRun, TopicFile

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lithify.compactor.job_edits import Admit, ClaimState
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 
 __all__ = ["ClaimAndAdmit"]

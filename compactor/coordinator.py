@@ -25,8 +25,9 @@ from lithify.manifest.ages import young
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import FRESH_MS, Refused
+from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.edits import Refused
 from lithify.manifest.floor import DropSegments
 from lithify.manifest.jobs import CompactorState, Job, JobError
 from lithify.manifest.keys import SegmentId

@@ -20,7 +20,7 @@ from lithify.compactor.requested import after_merge
 from lithify.compactor.waves import paced_to_ms
 from lithify.manifest.categories import Category, EndedBy
 from lithify.manifest.claims import fenced
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,
     HISTORY_MAX,

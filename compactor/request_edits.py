@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import REQUESTS_MAX, CompactorState, Job
 from lithify.manifest.keys import SegmentId
 from lithify.store.errors import InvalidRequest, NotFound, Unavailable

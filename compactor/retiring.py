@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from lithify.manifest.debt import Due
-from lithify.manifest.model import RETIRED_MAX, Manifest
-from lithify.manifest.pins import waiting_text
+from lithify.manifest.model import RETIRED_LISTS_MAX, RETIRED_MAX, Manifest
+from lithify.manifest.pins import lists_waiting_text, waiting_text
 from lithify.manifest.units import Unit
 
 __all__ = ["has_no_room", "no_room", "segments_of"]
@@ -17,6 +17,8 @@ def has_no_room(due: Due, manifest: Manifest) -> str | None:
 
 def no_room(chosen: Sequence[Unit], manifest: Manifest, segments: int | None = None) -> str | None:
     """Why the retired list cannot take `chosen` (or so many `segments`), and what to do. None: it can."""
+    if len(manifest.retired_lists) + len(manifest.lists) > RETIRED_LISTS_MAX:  # a commit may replace all of them
+        return lists_waiting_text(manifest)
     needed = len(segments_of(tuple(chosen))) if segments is None else segments
     if len(manifest.retired) + needed <= RETIRED_MAX:
         return None

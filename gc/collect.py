@@ -12,10 +12,14 @@ from lithify.gc.reachable import (
     Garbage,
     Reach,
     collectable,
+    collectable_lists,
     dead_numbers,
+    list_garbage,
+    live_in,
     named_by,
     next_boundary,
     orphan,
+    orphan_list,
     pinned_manifests,
     segment_garbage,
     waits,
@@ -24,9 +28,10 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.ages import young
-from lithify.manifest.commit import Already, Next, Version
-from lithify.manifest.homes import HERE, named_homes, where
-from lithify.manifest.keys import PartitionKeys, SegmentId
+from lithify.manifest.commit import Version
+from lithify.manifest.edits import Already, Next
+from lithify.manifest.homes import HERE, Where, named_homes, where
+from lithify.manifest.keys import PartitionKeys, RunListId, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT, Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -95,7 +100,8 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     """
     boundary = await files.boundary.refresh()
     manifest = await files.head()
-    if not dry_run and any(retired.retired_at == manifest.id for retired in manifest.retired):
+    replaced = (*manifest.retired, *manifest.retired_lists)
+    if not dry_run and any(retired.retired_at == manifest.id for retired in replaced):
         # The boundary stays below the head, so segments retired by the head itself wait for a successor, which an idle
         # partition would never get.
         dead = boundary.value.manifest if boundary.value else 0
@@ -110,6 +116,11 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         segment_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}", "replaced")
         for r in going
     ]
+    lists = collectable_lists(manifest, dead)
+    garbage += [
+        list_garbage(files.keys, r, f"replaced by manifest {r.retired_at}; the boundary is {dead}", "replaced")
+        for r in lists
+    ]
     garbage += left.segments
     now_ms = await Now()
     over = frozenset(c.id for c in manifest.checkpoints if expired(c, now_ms))
@@ -118,17 +129,20 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     # If the store refuses to delete one object, keep only its entry; forget the others.
     stay = frozenset(g.where for g in refused)
     forgotten = frozenset(r.id for r in going if where(files.keys, r) not in stay)
+    forgotten |= frozenset(r.id for r in lists if Where(HERE, files.keys.run_list(r.id)) not in stay)
     looked_at = left.looked_at(stay)
     handed = handed_over(manifest.retired, manifest.checkpoints, dead, files.homes)
+    handed_lists = handed_over(manifest.retired_lists, manifest.checkpoints, dead, files.homes)
     freed += [file for number, file in left.files.items() if number in looked_at]
+    freed += left.lists_of(looked_at)
     if not dry_run:
         lapsed = any(ran_out(upload, now_ms) for upload in manifest.uploads)
-        if forgotten or over or looked_at or handed or raises or lapsed:
+        if forgotten or over or looked_at or handed or handed_lists or raises or lapsed:
             forget = Collect(dead, forgotten, over, looked_at, homes=files.homes, always=raises)
             await files.manifest.commit(forget)
         refused += await delete(freed)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
-    quiet = not (going or left.segments or looked_at or freed or over or handed or full or refused)
+    quiet = not (garbage or looked_at or freed or over or handed or handed_lists or full or refused)
     return Pass(
         deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),
@@ -138,13 +152,19 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
         checkpoints_expired=len(over),
         rests_until_ms=_rests_until(files, manifest, boundary.value, now_ms) if quiet else None,
         finished=manifest.sealed
-        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes or freed)
+        and not (_has_waiting(manifest) or freed)
         and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),
     )
 
 
+def _has_waiting(manifest: Manifest) -> bool:
+    """Whether a sealed partition still has something to collect that its manifest knows of."""
+    replaced = manifest.retired or manifest.retired_lists
+    return bool(replaced or manifest.checkpoints or manifest.unpinned or manifest.homes)
+
+
 def _rests_until(files: PartitionFiles, manifest: Manifest, boundary: Boundary | None, now_ms: int) -> int | None:
-    if manifest.retired or manifest.unpinned or manifest.sealed:
+    if manifest.retired or manifest.retired_lists or manifest.unpinned or manifest.sealed:
         return None
     if waits(manifest, boundary, files.compactor.seen.number, files.homes):
         return None
@@ -158,6 +178,8 @@ async def _waiting(
     """What stays for now, and what each object waits for."""
     waiting = [r for r in manifest.retired if r.id not in forgotten]
     kept = [segment_garbage(files.keys, r, waits_for(r, manifest, grace_ms, files.homes)) for r in waiting]
+    lists = [r for r in manifest.retired_lists if r.id not in forgotten]
+    kept += [list_garbage(files.keys, r, waits_for(r, manifest, grace_ms, files.homes)) for r in lists]
     return [*kept, *await kept_by_pins(files, manifest)]
 
 
@@ -258,9 +280,12 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     boundary = await files.boundary.refresh()
     manifest = await files.head()
     elsewhere, away = await _listed_elsewhere(files, manifest)
-    everything = (o.key for objects in (listed, *elsewhere.values()) for o in objects)
-    unnamed = {i for key in everything if (i := files.keys.segment_id(key)) is not None} - named_by(manifest)
-    young = any(SegmentId.manifest_id(segment_id) >= manifest.orphan_floor for segment_id in unnamed)
+    everything = [o.key for objects in (listed, *elsewhere.values()) for o in objects]
+    known = named_by(manifest)
+    segments = {i for key in everything if (i := files.keys.segment_id(key)) is not None} - known
+    lists = {i for key in everything if (i := files.keys.run_list_id(key)) is not None} - known
+    ages = (*map(SegmentId.manifest_id, segments), *map(RunListId.number, lists))
+    young = any(age >= manifest.orphan_floor for age in ages)
     boundary, freed = await _advance(files, boundary, manifest, grace_ms, dry_run=dry_run, wanted=young)
     dead = boundary.value.manifest if boundary.value else 0
     if not dry_run:
@@ -273,16 +298,19 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     others = [
         Garbage(found.key, found.size, "its name is not one of lithify's")
         for found in listed
-        if files.keys.segment_id(found.key) is None and not files.keys.is_numbered(found.key)
+        if not files.keys.is_ours(found.key)
     ]
+    floor = max(manifest.orphan_floor, dead)
     for home, objects in {HERE: listed, **elsewhere}.items():
         for found in objects:
-            segment_id = files.keys.segment_id(found.key)
-            if segment_id is None or segment_id in named:
+            segment_id, list_id = files.keys.segment_id(found.key), files.keys.run_list_id(found.key)
+            if segment_id is not None and segment_id not in named:
+                # In a sealed partition no job can commit any more, and no compactor will come back to end it.
+                goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
+            elif list_id is not None and list_id not in named:
+                goes, reason = orphan_list(list_id, floor)
+            else:
                 continue
-            # In a sealed partition no job can commit any more, and no compactor will come back to end it.
-            floor = max(manifest.orphan_floor, dead)
-            goes, reason = orphan(segment_id, floor, None if manifest.sealed else state, manifest.uploads)
             (deleted if goes else kept).append(
                 Garbage(found.key, found.size, reason, home, cause="orphan" if goes else "")
             )
@@ -291,8 +319,7 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
     if not dry_run:
         gone_from = [home for home in manifest.homes if not elsewhere.get(physical(home))]
         await _forget_homes(files, gone_from, grace_ms)
-    ours = manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes
-    waits_here = bool(ours or deleted or freed or kept)
+    waits_here = bool(_has_waiting(manifest) or deleted or freed or kept)
     return Pass(
         deleted=gone(deleted, refused),
         refused=tuple(refused),
@@ -345,7 +372,8 @@ async def _forget_homes(files: PartitionFiles, homes: Sequence[str], grace_ms: i
 
 
 async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[str]]:
-    """The head, and the ids named by it and by the manifests it pins. Raises Corrupt if a pinned manifest is missing.
+    """The head, and the ids of what it and the manifests that it pins name: segments and run lists. Raises Corrupt if a
+    pinned manifest is missing.
 
     SUBTLE! 1. We read head 7, which pins manifest 3. 2. The checkpoint is deleted, and another process collects
     manifest 3. 3. We find it absent. That is damage only if a later head still pins it. Test:
@@ -365,6 +393,6 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
             if pinned is None or pinned.value is None:
                 absent.add(number)
                 break
-            named |= frozenset(segment.id for segment in pinned.value.segments())
+            named |= live_in(pinned.value)
         else:
             return manifest, named

@@ -2,7 +2,7 @@
 
 from lithify.gc.reachable import Garbage
 from lithify.manifest.homes import Where
-from lithify.manifest.keys import is_segment_key
+from lithify.manifest.keys import is_run_list_key, is_segment_key
 from lithify.store.errors import LithifyError
 from lithify.store.home_names import physical
 from lithify.store.listing import pages
@@ -44,9 +44,9 @@ def gone(garbage: list[Garbage], refused: list[Garbage]) -> tuple[Garbage, ...]:
 
 
 async def has_segments(prefix: str) -> bool:
-    """Whether a segment lies under `prefix`: a topic's name, or the folder of a partition."""
+    """Whether a segment or a run list lies under `prefix`: a topic's name, or the folder of a partition."""
     async for page in pages(prefix.rstrip("/") + "/"):
-        if any(is_segment_key(found.key) for found in page.objects):
+        if any(is_segment_key(found.key) or is_run_list_key(found.key) for found in page.objects):
             return True
     return False
 

@@ -7,8 +7,18 @@ import msgspec
 
 from lithify.manifest.homes import HERE, Where, reachable, where
 from lithify.manifest.jobs import CompactorState, Job
-from lithify.manifest.keys import PartitionKeys, SegmentId
-from lithify.manifest.model import PRODUCERS_MAX, TRANSACTIONS_MAX, Boundary, Manifest, Retired, SegmentRef, Upload
+from lithify.manifest.keys import PartitionKeys, RunListId, SegmentId
+from lithify.manifest.model import (
+    PRODUCERS_MAX,
+    TRANSACTIONS_MAX,
+    Boundary,
+    Manifest,
+    Retired,
+    RetiredList,
+    RunList,
+    SegmentRef,
+    Upload,
+)
 from lithify.manifest.pins import by_manifest, let_go_text, pin_text, pinning
 from lithify.manifest.uploads import upload_of
 from lithify.manifest.words import span_text
@@ -19,10 +29,14 @@ __all__ = [
     "Garbage",
     "Reach",
     "collectable",
+    "collectable_lists",
     "dead_numbers",
+    "list_garbage",
+    "live_in",
     "named_by",
     "next_boundary",
     "orphan",
+    "orphan_list",
     "pinned_manifests",
     "protecting_job",
     "segment_garbage",
@@ -35,8 +49,9 @@ BOUNDARY_STEP_MIN = 256  # numbers that one boundary file must free, unless reti
 
 
 Cause = Literal["replaced", "unpinned", "number", "orphan", "unannounced", ""]
-"""Why an object is garbage, in a word: a segment that a compaction or a drop replaced; one that only a deleted
-checkpoint kept; a dead numbered file; an upload that nothing names; all of a partition that no topic names."""
+"""Why an object is garbage, in a word: a segment or run list that a compaction or a drop replaced; one that only a
+deleted checkpoint kept; a dead numbered file; what was uploaded and nothing names; all of a partition that no topic
+names."""
 
 
 class Garbage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,11 +97,32 @@ def collectable(manifest: Manifest, boundary: int, homes: Collection[str]) -> li
     return [it for it in old if pinning(it, pins) is None]
 
 
-def waits_for(retired: Retired, manifest: Manifest, grace_ms: int, homes: Collection[str]) -> str:
-    """What the bytes of a retired segment wait for, if it is not collectable yet."""
+def collectable_lists(manifest: Manifest, boundary: int) -> list[RetiredList]:
+    """Retired run lists that may be deleted. One that a manifest needs which is no longer pinned stays until that was
+    looked at: without the list nobody would know what the manifest named (P23)."""
+    pins = by_manifest(manifest.checkpoints)
+    old = [it for it in manifest.retired_lists if it.retired_at <= boundary]
+    return [it for it in old if pinning(it, pins) is None and _not_looked_at(it, manifest) is None]
+
+
+def _not_looked_at(retired: RetiredList, manifest: Manifest) -> int | None:
+    """A manifest that names the list, is no longer pinned, and was not yet looked at."""
+    return next((number for number in manifest.unpinned if retired.added_at <= number < retired.retired_at), None)
+
+
+def list_garbage(keys: PartitionKeys, ref: RunList | RetiredList, reason: str, cause: Cause = "") -> Garbage:
+    """The object of a run list."""
+    return Garbage(keys.run_list(ref.id), ref.bytes, reason, cause=cause)
+
+
+def waits_for(retired: Retired | RetiredList, manifest: Manifest, grace_ms: int, homes: Collection[str]) -> str:
+    """What the bytes of a retired segment or run list wait for, if it is not collectable yet."""
     pin = pinning(retired, by_manifest(manifest.checkpoints))
+    needed = _not_looked_at(retired, manifest) if isinstance(retired, RetiredList) else None
     if not reachable(retired, homes):
         why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
+    elif pin is None and needed is not None:
+        why = f"manifest {needed} names it, which was pinned, and must be looked at before"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
@@ -95,8 +131,13 @@ def waits_for(retired: Retired, manifest: Manifest, grace_ms: int, homes: Collec
 
 
 def named_by(manifest: Manifest) -> frozenset[str]:
-    """The segments that a manifest names, live or retired."""
-    return frozenset(s.id for s in manifest.segments()) | frozenset(r.id for r in manifest.retired)
+    """The segments and run lists that a manifest names, live or retired."""
+    return live_in(manifest).union(r.id for r in (*manifest.retired, *manifest.retired_lists))
+
+
+def live_in(manifest: Manifest) -> frozenset[str]:
+    """The segments and run lists of a manifest."""
+    return frozenset(each.id for each in (*manifest.segments(), *manifest.lists))
 
 
 def next_boundary(
@@ -108,7 +149,8 @@ def next_boundary(
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
     # A segment that only a checkpoint keeps leaves the list too; otherwise the list would grow until then.
-    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it, homes) for it in manifest.retired)
+    replaced = (*manifest.retired, *manifest.retired_lists)
+    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it, homes) for it in replaced)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 
@@ -159,6 +201,15 @@ def orphan(
             f"its upload began at manifest {age}, at or above the orphan floor {floor}, so it may still be committed",
         )
     return True, f"no manifest names it, and it was begun at manifest {age}, below the orphan floor {floor}"
+
+
+def orphan_list(list_id: str, floor: int) -> tuple[bool, str]:
+    """Whether the sweep may delete a run list that no manifest names, with the reason. A commit that begins now would
+    not name it either, if it is below `floor` (P23)."""
+    age = RunListId.number(list_id)
+    if age >= floor:
+        return False, f"it was written for manifest {age}, at or above the orphan floor {floor}, so it may be named yet"
+    return True, f"no manifest names it, and it was written for manifest {age}, below the orphan floor {floor}"
 
 
 def dead_numbers(

@@ -119,11 +119,7 @@ async def _folders(name: str) -> tuple[list[PartitionKeys], list[str]]:
 
 async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
     """What lithify has under `keys`; None: nothing."""
-    objects = tuple(
-        found
-        for found in await every_object(keys.root)
-        if keys.is_numbered(found.key) or keys.segment_id(found.key) is not None
-    )
+    objects = tuple(found for found in await every_object(keys.root) if keys.is_ours(found.key))
     if not objects:
         return None
     files = PartitionFiles(keys)

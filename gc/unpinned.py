@@ -8,12 +8,13 @@ from bisect import bisect
 
 import msgspec
 
-from lithify.gc.reachable import Garbage, named_by, pinned_manifests, segment_garbage
+from lithify.gc.reachable import Garbage, list_garbage, live_in, named_by, pinned_manifests, segment_garbage
 from lithify.manifest.homes import Where, refuse_unreachable
-from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.model import Manifest, RunList, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_text
 from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.store.port import Head as HeadOf
 
 __all__ = ["LetGo", "kept_by_pins", "let_go"]
 
@@ -25,11 +26,25 @@ class LetGo(msgspec.Struct, frozen=True):
     # By manifest: those of `segments` that it names.
     alone: dict[int, frozenset[Where]] = {}
     files: dict[int, Garbage] = {}  # the files of these manifests, as far as they exist
+    lists: dict[int, tuple[Garbage, ...]] = {}  # by manifest: its run lists that no head and no pinned manifest names
     kept: tuple[Garbage, ...] = ()  # of manifests that cannot be read, with the reason
 
     def looked_at(self, refused: frozenset[Where]) -> frozenset[int]:
         """The manifests of which only the file itself is left to delete, if the store did not delete `refused`."""
         return frozenset(number for number, named in self.alone.items() if not named & refused)
+
+    def lists_of(self, numbers: frozenset[int]) -> list[Garbage]:
+        """The run lists that are needed no more once the manifests `numbers` were looked at.
+
+        SUBTLE! Not one that another of these manifests names, and none if one cannot be read: what only that names
+        would never be known. Nor before the commit that says that they were looked at. What a process leaves that dies
+        after it, a sweep finds, as it does their own files. Test: tests/protocol/test_p23_lists_of_pins.py
+        """
+        needed = {garbage.key for number, some in self.lists.items() if number not in numbers for garbage in some}
+        if self.kept:
+            return []
+        free = {garbage.key: garbage for number in sorted(numbers) for garbage in self.lists.get(number, ())}
+        return [garbage for key, garbage in free.items() if key not in needed]
 
 
 async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
@@ -37,12 +52,13 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
     segments: dict[Where, Garbage] = {}
     alone: dict[int, frozenset[Where]] = {}
     there: dict[int, Garbage] = {}
+    lists: dict[int, tuple[Garbage, ...]] = {}
     kept: list[Garbage] = []
     look = _Look(files, head)
     for number in head.unpinned:
         key = files.keys.manifest.key(number)
         try:
-            left = await look.only_in(number)
+            left, listed = await look.only_in(number)
             refuse_unreachable(files.keys, left or (), files.homes)
         except (Corrupt, InvalidRequest) as error:
             kept.append(
@@ -56,7 +72,8 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
         if left is not None:
             reason = f"manifest {number} is dead, and no checkpoint pins it any more"
             there[number] = Garbage(key, 0, reason, cause="unpinned")
-    return LetGo(tuple(segments.values()), alone, there, tuple(kept))
+            lists[number] = tuple(list_garbage(files.keys, each, why, "unpinned") for each in listed)
+    return LetGo(tuple(segments.values()), alone, there, lists, tuple(kept))
 
 
 class _Look:
@@ -69,52 +86,66 @@ class _Look:
         self._pins = sorted(pinned_manifests(head))
         self._above: tuple[int, frozenset[str]] = (0, frozenset())  # the pinned manifest read last
 
-    async def only_in(self, number: int) -> list[SegmentRef] | None:
-        """The segments that only manifest `number` names, or other manifests that are no longer pinned. None: a sweep
-        took it, with everything it named. Raises Corrupt and InvalidRequest if that cannot be determined.
+    async def only_in(self, number: int) -> tuple[list[SegmentRef] | None, list[RunList]]:
+        """The segments and run lists that only manifest `number` names, or other manifests that are no longer pinned.
+        None: a sweep took it, with everything it named. Raises Corrupt and InvalidRequest if that cannot be determined.
 
         SUBTLE! Skip what the head still lists as retired: the normal pass deletes it once its grace period is over. A
         segment that is neither live nor retired was handed over, so it was retired at or below a boundary. It was live
         without a gap since its `added_at`, so of the pinned manifests only the nearest one below and the nearest one
         above can still name it. Test: tests/protocol/test_p16_pins.py
         """
-        left = await _segments(self._files, number)
+        left = await _manifest(self._files, number)
         if left is None:
-            return None
+            await self._must_be_gone(number)
+            return None, []
         at = bisect(self._pins, number)
         below = self._pins[at - 1] if at else 0
         others = self._known | (await self._named_in(self._pins[at]) if at < len(self._pins) else frozenset())
-        return [ref for ref in left if ref.id not in others and ref.added_at > below]
+        return (
+            [ref for ref in left.segments() if ref.id not in others and ref.added_at > below],
+            [each for each in left.lists if each.id not in others and each.added_at > below],
+        )
+
+    async def _must_be_gone(self, number: int) -> None:
+        """Raises Corrupt if the file is there, and only a list that it names is gone. A sweep that deletes both may
+        have stopped between: the next one takes the rest. Until then nobody knows what else the manifest named."""
+        key = self._files.keys.manifest.key(number)
+        if await HeadOf(key) is not None:
+            raise Corrupt(f"{key} names a run list that is gone; the next sweep takes what is left of it", key)
 
     async def _named_in(self, pinned: int) -> frozenset[str]:
         if self._above[0] != pinned:
-            segments = await _segments(self._files, pinned)
-            if segments is None:  # its checkpoint may be gone since the head was read; the next pass will see
+            there = await _manifest(self._files, pinned)
+            if there is None:  # its checkpoint may be gone since the head was read; the next pass will see
                 key = self._files.keys.manifest.key(pinned)
                 raise Corrupt(missing_text(self._head, pinned, key), key)
-            self._above = pinned, frozenset(segment.id for segment in segments)
+            self._above = pinned, live_in(there)
         return self._above[1]
 
 
-async def _segments(files: PartitionFiles, number: int) -> tuple[SegmentRef, ...] | None:
+async def _manifest(files: PartitionFiles, number: int) -> Manifest | None:
     version = await files.manifest.read(number)
-    return None if version is None or version.value is None else version.value.segments()
+    return None if version is None else version.value
 
 
 async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
-    """Segments that only checkpoints keep, each with the first of them, for people. A pinned manifest that cannot be
-    read is listed with the reason."""
+    """Segments and run lists that only checkpoints keep, each with the first of them, for people. A pinned manifest
+    that cannot be read is listed with the reason."""
     kept: dict[str, Garbage] = {}
     known = named_by(head)
     for pin in by_manifest(head.checkpoints):
         try:
-            segments = await _segments(files, pin.manifest)
+            pinned = await _manifest(files, pin.manifest)
         except (Corrupt, InvalidRequest) as error:
             kept[str(pin.manifest)] = Garbage(files.keys.manifest.key(pin.manifest), 0, str(error))
             continue
         told = let_go_text(head.topic, pin)
         why = f"kept only by {pin_text(pin)}, which pins manifest {pin.manifest}: {told}"
-        for ref in segments or ():
+        for ref in () if pinned is None else pinned.segments():
             if ref.id not in known and ref.id not in kept:
                 kept[ref.id] = segment_garbage(files.keys, ref, why)
+        for each in () if pinned is None else pinned.lists:
+            if each.id not in known and each.id not in kept:
+                kept[each.id] = list_garbage(files.keys, each, why)
     return list(kept.values())

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append, AppendMany, BelowOrphanFloor, NoneAppended
-from lithify.manifest.commit import WAS_IT_THERE, Already, Refused
+from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.config import slows_from
+from lithify.manifest.edits import Already, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.lifetime import Touch
 from lithify.manifest.model import Manifest, SegmentRef

@@ -9,8 +9,8 @@ from lithify.log.appending import Appending
 from lithify.log.beside_head import BesideHead
 from lithify.log.point_reads import PointReads
 from lithify.log.snapshot import Snapshot
-from lithify.manifest.commit import Edit
 from lithify.manifest.config import TopicConfig
+from lithify.manifest.edits import Edit
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.missing import explain_missing
 from lithify.manifest.model import Checkpoint, Manifest

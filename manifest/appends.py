@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     GROUP_MAX,

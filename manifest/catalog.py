@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Lineage, Next, Refused
+from lithify.manifest.commit import Lineage
 from lithify.manifest.config import parse, validate
 from lithify.manifest.each import AT_ONCE, commit_to_each, each
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.ended import say_again
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.invariants import check_topic

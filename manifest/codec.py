@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import xxhash
+from msgspec.structs import replace
 
 from lithify.manifest.invariants import shape_problems
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
 from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
+from lithify.manifest.runs import Runs, SortedRun
 from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["check_belongs", "decode", "encode"]
@@ -40,12 +42,28 @@ _decoders: dict[type[Numbered], msgspec.json.Decoder[Any]] = {
 
 def encode(value: Numbered) -> bytes:
     """JSON on one line, with a final newline for terminals. The checksum of everything before it comes last."""
-    content = _encoder.encode(value)[:-1]
+    content = _encoder.encode(_as_stored(value) if isinstance(value, Manifest) else value)[:-1]
     return content + _SEAL % xxhash.xxh3_64_hexdigest(content).encode()
 
 
+def _as_stored(manifest: Manifest) -> Manifest:
+    """Without the runs that its lists list."""
+    if not manifest.lists:
+        return manifest
+    listed = sum(each.segments for each in manifest.lists)
+    left = len(Runs.of(manifest.runs).segments) - listed
+    own: list[SortedRun] = []
+    for run in reversed(manifest.runs):
+        if left <= 0:
+            break
+        own.append(replace(run, segments=run.segments[-left:]))
+        left -= len(run.segments)
+    return replace(manifest, runs=tuple(reversed(own)))
+
+
 def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
-    """The `kind` stored under `key`, which is file `number` of its chain.
+    """The `kind` stored under `key`, which is file `number` of its chain. A manifest without the runs that are in its
+    lists (lithify.manifest.run_lists).
 
     Raises InvalidRequest if a newer lithify wrote it, Corrupt if it is damaged or is not what its name says.
     """

@@ -5,24 +5,25 @@ P1-P4 of docs/protocol.md; each race is described beside the line that prevents 
 """
 
 import enum
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import msgspec
 
 from lithify.manifest.ages import young
 from lithify.manifest.codec import check_belongs, decode, encode
+from lithify.manifest.edits import Already, Edit, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, store_parts
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause, together
 
-__all__ = ["FRESH_MS", "WAS_IT_THERE", "Already", "Committed", "Edit", "Lineage", "Next", "Refused", "Version"]
+__all__ = ["FRESH_MS", "WAS_IT_THERE", "Committed", "Lineage", "Version"]
 
-CREATE_ATTEMPTS_MAX = 10  # of one body at one number, with pauses of 50 ms doubling to 2 s: about 10 s in all
 # Of one edit, at successive numbers: with 40 concurrent writers one commit takes about 40 attempts.
 COMMIT_ATTEMPTS_MAX = 1_000
 FRESH_MS = 60_000  # how long a head may be built upon without another look; well below any grace period (P17)
@@ -31,41 +32,6 @@ SEARCH_ROUNDS_MAX = 32  # restarts of one head search, because the boundary over
 
 S = TypeVar("S", bound=Numbered)
 R = TypeVar("R")
-
-
-class Next(msgspec.Struct, Generic[S, R], frozen=True):
-    """The edit applies: commit `value` (the commit sets its id, nonce and time) and answer `result`."""
-
-    value: S
-    result: R
-
-
-class Already(msgspec.Struct, Generic[R], frozen=True):
-    """The edit recognises itself in the head: it was committed before, with this result."""
-
-    result: R
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The edit does not apply to this head. `error` says why; it is raised once the head is known to be current."""
-
-    error: LithifyError
-    final: bool = False  # nothing is left of what earlier attempts may have done, so their outcomes do not matter
-
-
-class Edit(Protocol[S, R]):
-    """A pure change of a chain's head. If a rival wins the race, it is applied again to the new head."""
-
-    repeatable: bool
-    """Whether the edit may be applied again while an earlier outcome of it is unknown: because it recognises itself in
-    the head, or because doing it twice is the same as once (P4)."""
-
-    frees: bool
-    """Whether it leads to deletions, so that on a full disk it may use the reserve (docs/rfcs/0012)."""
-
-    def apply(self, head: S | None, number: int, now_ms: int) -> Next[S, R] | Already[R] | Refused:
-        """What this edit makes of `head` (None: the chain is empty) as file `number`. Reads nothing else."""
-        ...
 
 
 class Version(msgspec.Struct, Generic[S], frozen=True):
@@ -105,12 +71,14 @@ class Lineage(Generic[S]):
         check: Callable[[S | None, S], None],
         dead_at: Callable[[], Awaitable[int]] | None = None,
         committed: Callable[[S | None, S], None] | None = None,
+        parts: Parts[S] | None = None,
     ) -> None:
         self.chain = chain
         self.kind = kind
         self._check = check
         self._dead_at = dead_at
         self._committed = committed
+        self._parts = parts
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
         self._searched = False  # whether `seen` was the head once
@@ -138,9 +106,37 @@ class Lineage(Generic[S]):
     async def read(self, number: int) -> Version[S] | None:
         """Version `number`, or None if it does not exist (yet, or any more)."""
         found = await Get(self.chain.key(number))
-        if found is None:
-            return None
-        return self._decoded(number, found)
+        return None if found is None else await self._completed(self._decoded(number, found))
+
+    async def _completed(self, version: Version[S]) -> Version[S] | None:
+        """`version`, as it was decoded, with its parts. None: it is dead, and they are gone.
+
+        SUBTLE! Parts are deleted once all manifests that name them are dead, and these may still be there (P23). So ask
+        the boundary, after a part was found missing. Test: tests/protocol/test_p23_run_lists.py
+        """
+        try:
+            return await self._with_parts(version)
+        except PartMissing as missing:
+            if version.number <= await self._dead():
+                return None
+            named = self.chain.key(version.number)
+            raise Corrupt(
+                f"{missing.key} is missing, and {named} needs it; nothing was changed. Restore the object", missing.key
+            ) from None
+
+    async def _with_parts(self, version: Version[S]) -> Version[S]:
+        if self._parts is None or version.value is None:
+            return version
+        value = await self._parts.whole(version.value, self._seen.value)
+        return msgspec.structs.replace(version, value=value)
+
+    async def _near(self, number: int) -> Version[S] | None:
+        """As `read`, but asks nothing of the boundary: if a part is missing, there is no content."""
+        found = await Get(self.chain.key(number))
+        try:
+            return None if found is None else await self._with_parts(self._decoded(number, found))
+        except PartMissing:
+            return Version(number, None)
 
     def _decoded(self, number: int, found: Object) -> Version[S]:
         key = self.chain.key(number)
@@ -182,7 +178,9 @@ class Lineage(Generic[S]):
             if found is None or _is_whole(found):
                 dead = await self._dead()
             else:
-                dead, found = await both(self._dead(), self.read(found.number))
+                dead, found = await both(self._dead(), self._near(found.number))
+                if found is not None and not _is_whole(found):
+                    dead, found = await self._dead(), await self.read(found.number)
             if found is not None and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
                 return found
@@ -297,8 +295,12 @@ class Lineage(Generic[S]):
                 # CommitUnknown, unless the refusal is final. Test: tests/protocol/test_p07_orphan_floor.py
                 return verdict
             value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+            bodies: Mapping[str, bytes] = {}
+            if self._parts is not None:
+                value, bodies = self._parts.divided(head.value, value, attempt.parts)
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
+            await store_parts(bodies, attempt.parts, frees=edit.frees)
             settled, rival = await self._create(number, value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
             # a collected number anew, and a body of ours may have lived and been collected before we looked. Test:
@@ -313,7 +315,11 @@ class Lineage(Generic[S]):
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100), gives_way=True)
-                head, verified = await self._forward(rival) or rival, False
+                whole = await self._completed(rival)
+                if whole is None:
+                    head, verified = await self.refresh(), True
+                    continue
+                head, verified = await self._forward(whole) or whole, False
                 await self._saw(head)
                 continue
             if not edit.repeatable:
@@ -370,3 +376,4 @@ class _Attempt:
 
     open_number: int = 0
     nonce: str = ""
+    parts: dict[bytes, str] = field(default_factory=dict)  # what it has stored

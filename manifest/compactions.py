@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from lithify.manifest import time_index
 from lithify.manifest.claims import fenced
-from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.config import LONG_MAX
 from lithify.manifest.consumers import missed
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
     RETIRED_MAX,

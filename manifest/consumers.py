@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import CONSUMERS_MAX, ConsumerPosition, Manifest
 from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.words import span_text

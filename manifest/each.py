@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from lithify.manifest.commit import Edit
+from lithify.manifest.edits import Edit
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles

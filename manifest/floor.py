@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lithify.manifest import time_index
 from lithify.manifest.claims import fenced
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import RETIRED_MAX, Manifest, Retention, SegmentRef, SortedRun
 from lithify.manifest.pins import waiting_text
 from lithify.manifest.refusals import not_created, refused_for_good, topic_gone

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Manifest
+from lithify.manifest.runs import Runs
 from lithify.store.errors import InvalidRequest
 from lithify.store.home_names import storage_class
 from lithify.store.port import HERE
@@ -61,7 +62,7 @@ def where(keys: PartitionKeys, ref: Reference) -> Where:
 
 def named_homes(head: Manifest) -> frozenset[str]:
     """The homes besides the warehouse in which a live or retired segment of `head` is."""
-    return frozenset(each.home for each in (*head.segments(), *head.retired)) - {HERE}
+    return Runs.of(head.runs).homes.union(each.home for each in (*head.l0, *head.retired)) - {HERE}
 
 
 def reachable(ref: Reference, homes: Collection[str]) -> bool:

@@ -3,11 +3,11 @@
 An edit that would break one of these is a bug of lithify: the commit is refused and nothing is written.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from lithify.manifest.homes import HERE, named_homes
+from lithify.manifest.index_rules import index_moves, index_problems
 from lithify.manifest.jobs import (
     FAILURES_MAX,
     HISTORY_MAX,
@@ -17,10 +17,10 @@ from lithify.manifest.jobs import (
     may_become,
 )
 from lithify.manifest.keys import is_topic_name
+from lithify.manifest.list_rules import list_problems
 from lithify.manifest.model import (
     COMPLETED_JOBS_MAX,
     CONSUMERS_MAX,
-    FORMAT_HOMES,
     HOMES_MAX,
     PARTITIONS_MAX,
     PASSED_OVER_MAX,
@@ -34,10 +34,12 @@ from lithify.manifest.model import (
     Boundary,
     Manifest,
     Numbered,
+    SegmentRef,
     TopicFile,
     WarehouseFile,
 )
 from lithify.manifest.run_order import is_sorted
+from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt
 
 __all__ = [
@@ -52,11 +54,14 @@ __all__ = [
 
 
 def shape_problems(value: Numbered) -> Iterator[str]:
-    """The invariants that `value` breaks by itself, whatever came before it."""
+    """The invariants that `value`, as it is stored, breaks by itself, whatever came before it."""
     match value:
         case Manifest():
             yield from _manifest_counts(value)
             yield from _shape(value)
+            yield from _run_problems(value)
+            if not value.lists:  # else some of what the index counts is in these
+                yield from index_problems(value)
         case CompactorState():
             yield from _compactor_shape(value)
         case Boundary():
@@ -97,7 +102,12 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
     """The invariants that `following` breaks as the successor of `previous`, as statements of what should hold."""
     yield from _follows(previous, following)
     yield from _shape(following)
+    yield from index_problems(following)
     yield from _homes(following)
+    yield from list_problems(previous, following)
+    # Runs that are the same object were checked when they came.
+    if previous is None or following.runs is not previous.runs:
+        yield from _run_problems(following)
     if previous is None:
         return
     same = ("topic", "topic_id", "partition")
@@ -114,7 +124,7 @@ def manifest_problems(previous: Manifest | None, following: Manifest) -> Iterato
     if any(done.get(each.name, each.appended) != each.appended for each in following.uploads):
         yield "an upload is appended once"
     yield from _moves(previous, following)
-    yield from _index_moves(previous, following)
+    yield from index_moves(previous, following)
 
 
 def _manifest_counts(manifest: Manifest) -> Iterator[str]:
@@ -132,24 +142,35 @@ def _manifest_counts(manifest: Manifest) -> Iterator[str]:
         yield "a retired segment was live before"
 
 
-def _shape(manifest: Manifest) -> Iterator[str]:
-    segments = manifest.segments()
-    ids = [s.id for s in segments] + [r.id for r in manifest.retired]
-    if len(set(ids)) != len(ids):
-        yield "a segment is live or retired, once"
-    if any(s.min_offset > s.max_offset or s.max_offset >= manifest.next_offset for s in segments):
-        yield "live offsets lie below next_offset"
-    if any(s.added_at > manifest.id or s.added_at <= 0 for s in segments):
-        yield "added_at is a manifest number"
-    if any(a.max_offset >= b.min_offset for a, b in pairwise(manifest.l0)):
-        yield "L0 segments are in offset order and disjoint"
-    if any(s.base_offset != s.min_offset or s.max_offset - s.min_offset + 1 != s.rows for s in manifest.l0):
-        yield "an L0 segment's offsets are dense from its base"
-    for run in manifest.runs:
+def _run_problems(manifest: Manifest) -> Iterator[str]:
+    """What runs must satisfy. As long as they stay the same, they do, for what they are compared with only grows."""
+    runs = Runs.of(manifest.runs)
+    if len(runs.ids) != len(runs.segments):
+        yield "a segment is in one run, once"
+    yield from _segment_problems(manifest, runs.segments)
+    for run in runs:
         if not is_sorted(run):
             yield "a run's segments are disjoint and in order"
         elif run.reaches_to > min(s.min_offset for s in run.segments):
             yield "a run reaches down to its records"
+
+
+def _segment_problems(manifest: Manifest, segments: Iterable[SegmentRef]) -> Iterator[str]:
+    if any(s.min_offset > s.max_offset or s.max_offset >= manifest.next_offset for s in segments):
+        yield "live offsets lie below next_offset"
+    if any(s.added_at > manifest.id or s.added_at <= 0 for s in segments):
+        yield "added_at is a manifest number"
+
+
+def _shape(manifest: Manifest) -> Iterator[str]:
+    ids = [s.id for s in manifest.l0] + [r.id for r in manifest.retired]
+    if len(set(ids)) != len(ids) or not Runs.of(manifest.runs).ids.isdisjoint(ids):
+        yield "a segment is live or retired, once"
+    yield from _segment_problems(manifest, manifest.l0)
+    if any(a.max_offset >= b.min_offset for a, b in pairwise(manifest.l0)):
+        yield "L0 segments are in offset order and disjoint"
+    if any(s.base_offset != s.min_offset or s.max_offset - s.min_offset + 1 != s.rows for s in manifest.l0):
+        yield "an L0 segment's offsets are dense from its base"
     for name, bound in (
         ("completed_jobs", COMPLETED_JOBS_MAX),
         ("producers", PRODUCERS_MAX),
@@ -166,7 +187,6 @@ def _shape(manifest: Manifest) -> Iterator[str]:
         yield f"retired is bounded by {RETIRED_MAX}"
     yield from _pins(manifest)
     yield from _uploads(manifest)
-    yield from _index_problems(manifest)
     yield from _consumers(manifest)
     yield from _transactions(manifest)
 
@@ -178,8 +198,8 @@ def _homes(manifest: Manifest) -> Iterator[str]:
     elsewhere = named_homes(manifest)
     if not elsewhere <= set(manifest.homes):
         yield "a segment is in a home that is noted"
-    if (manifest.homes or elsewhere) and manifest.format < FORMAT_HOMES:
-        yield f"what names another home has format {FORMAT_HOMES}"
+    if manifest.format < manifest.format_needed:
+        yield f"what names another home, or a run list, has format {manifest.format_needed}"
 
 
 def _pins(manifest: Manifest) -> Iterator[str]:
@@ -224,51 +244,11 @@ def _consumers(manifest: Manifest) -> Iterator[str]:
         yield "a consumer's commit is a manifest number"
 
 
-def _index_problems(manifest: Manifest) -> Iterator[str]:
-    index = manifest.time_index
-    if any(a.start >= b.start for a, b in pairwise(index)) or any(b.rows <= 0 for b in index):
-        yield "the time index is in offset order, and no bucket is empty"
-    if manifest.log_start_offset > manifest.next_offset:
-        yield "the log starts at its end at the latest"
-    indexed = sum(bucket.rows for bucket in index)
-    if indexed > manifest.rows or (manifest.log_start_offset == 0 and indexed != manifest.rows):
-        yield "the time index counts the live rows, but for those below the floor"
-    yield from _bytes_of_the_index(manifest)
-
-
-def _bytes_of_the_index(manifest: Manifest) -> Iterator[str]:
-    """What the index counts from a bucket on must be in the store; else retention.bytes drops records early (D2)."""
-    starts = [bucket.start for bucket in manifest.time_index]
-    counted = [bucket.bytes for bucket in manifest.time_index]
-    for segment in manifest.segments():
-        at = bisect_right(starts, segment.max_offset) - 1
-        if at >= 0:
-            counted[at] -= segment.bytes
-    beyond = list(accumulate(reversed(counted)))[::-1]
-    # If the floor cuts a bucket, a part of it is gone. Earlier releases rounded each bucket's bytes to the nearest.
-    exact = bisect_left(starts, manifest.log_start_offset)
-    if any(more > TIME_INDEX_MAX for more in beyond[exact:]):
-        yield "the time index counts no more bytes from any bucket on than live segments hold there"
-
-
-def _index_moves(previous: Manifest, following: Manifest) -> Iterator[str]:
-    """Only an append may add to a stretch of the log: a merge must never raise a floor (R3)."""
-    starts = [bucket.start for bucket in following.time_index]
-    rows, sizes = [0] * len(starts), [0] * len(starts)
-    appended = [s for s in following.l0 if s.min_offset >= previous.next_offset]
-    held = [(bucket.start, bucket.rows, bucket.bytes) for bucket in previous.time_index]
-    for offset, count, size in (*held, *((s.min_offset, s.rows, s.bytes) for s in appended)):
-        at = bisect_right(starts, offset) - 1
-        if at >= 0:
-            rows[at], sizes[at] = rows[at] + count, sizes[at] + size
-    before = zip(following.time_index, rows, sizes, strict=True)
-    if any(bucket.rows > count or bucket.bytes > size for bucket, count, size in before):
-        yield "a stretch of the log holds no more than before, but for what is appended"
-
-
 def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:
-    was_live = {s.id: s for s in previous.segments()}
-    is_live = {s.id for s in following.segments()}
+    # Of runs that are the same object nothing comes or goes.
+    was, now = (m.l0 if following.runs is previous.runs else m.segments() for m in (previous, following))
+    was_live = {s.id: s for s in was}
+    is_live = {s.id for s in now}
     was_retired = {r.id: r for r in previous.retired}
     is_retired = {r.id: r for r in following.retired}
     for segment_id in was_live.keys() - is_live:
@@ -289,7 +269,7 @@ def _moves(previous: Manifest, following: Manifest) -> Iterator[str]:
             break
     if is_live & was_retired.keys():
         yield "a retired segment does not return"
-    if any(s.added_at != following.id for s in following.segments() if s.id not in was_live):
+    if any(s.added_at != following.id for s in now if s.id not in was_live):
         yield "a new segment says when it was added"
     appended = sum(s.rows for s in following.l0 if s.id not in was_live)
     if following.next_offset - previous.next_offset != appended:

@@ -14,9 +14,11 @@ __all__ = [
     "WAREHOUSE_CONFIG",
     "EndKeys",
     "PartitionKeys",
+    "RunListId",
     "SegmentId",
     "TopicKeys",
     "check_topic_name",
+    "is_run_list_key",
     "is_segment_key",
     "is_topic_name",
 ]
@@ -30,6 +32,8 @@ _OF_OUTPUT = r"[0-9a-f]{8}-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8}"
 _SEGMENT_ID = re.compile(rf"[0-9]{{12,19}}-({_OF_APPEND}|{_OF_UPLOAD}|{_OF_OUTPUT})")
 _OUTPUT_ID = re.compile(r"([0-9]{12,19}-[0-9a-f]{8})-[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{8}")
 _TOPIC_ID, _PARTITION = r"[0-9a-f]{16}", r"(?:[0-9]{5}|[1-9][0-9]{5,9})"
+_RUN_LIST_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/manifest/([^/]+)\.runs")
+_RUN_LIST_ID = re.compile(r"[0-9]{20}-[0-9a-f]{16}-[0-9]{1,4}")
 _SEGMENT_KEY = re.compile(rf"([^/]+)/{_TOPIC_ID}/{_PARTITION}/segments/([^/]+)\.parquet")
 _RESERVED = ".lithify-"  # prefix of folders at the root that belong to lithify: the probe's, the clock's
 
@@ -42,6 +46,12 @@ def is_segment_key(key: str) -> bool:
     """Whether `key` can be a segment of some topic: others may write under the warehouse's root too."""
     found = _SEGMENT_KEY.fullmatch(key)
     return found is not None and is_topic_name(found.group(1)) and SegmentId.is_one(found.group(2))
+
+
+def is_run_list_key(key: str) -> bool:
+    """Whether `key` can be a run list of some topic."""
+    found = _RUN_LIST_KEY.fullmatch(key)
+    return found is not None and is_topic_name(found.group(1)) and _RUN_LIST_ID.fullmatch(found.group(2)) is not None
 
 
 def check_topic_name(name: str) -> str:
@@ -156,6 +166,22 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         name = key[len(self.segments) : -len(".parquet")]
         return name if SegmentId.is_one(name) else None
 
+    def run_list(self, name: str) -> str:
+        """Beside the manifests, so that whoever may read, write or delete these may do so with it."""
+        return f"{self.manifest.prefix}{name}.runs"
+
+    def run_list_id(self, key: str) -> str | None:
+        """The id in `key`, or None if it is not a run list of this partition."""
+        prefix = self.manifest.prefix
+        if not key.startswith(prefix) or not key.endswith(".runs"):
+            return None
+        name = key[len(prefix) : -len(".runs")]
+        return name if _RUN_LIST_ID.fullmatch(name) else None
+
+    def is_ours(self, key: str) -> bool:
+        """Whether `key` is anything that lithify keeps in this partition."""
+        return self.is_numbered(key) or self.segment_id(key) is not None or self.run_list_id(key) is not None
+
     def is_numbered(self, key: str) -> bool:
         """Whether `key` is a numbered file of this partition."""
         return any(chain.number(key) is not None for chain in (self.manifest, self.compactor, self.boundary))
@@ -216,3 +242,17 @@ class SegmentId:
     def of_upload(segment_id: str, upload: str) -> bool:
         """Whether `segment_id` was uploaded under the upload of this name."""
         return segment_id.startswith(upload + "-")
+
+
+class RunListId:
+    """`<manifest number>-<nonce>-<index>`: the number and nonce of the manifest for which a run list was written, and
+    which of its lists it is (docs/rfcs/0027)."""
+
+    @staticmethod
+    def of(number: int, nonce: str, index: int) -> str:
+        return f"{number:0{_NUMBER_DIGITS}d}-{nonce}-{index}"
+
+    @staticmethod
+    def number(name: str) -> int:
+        """Requires: it is such an id."""
+        return int(name[:_NUMBER_DIGITS])

@@ -9,11 +9,14 @@ from typing import Literal
 
 import msgspec
 
+from lithify.manifest.runs import Key, Runs, SegmentRef, SortedRun
+
 __all__ = [
     "COMPLETED_JOBS_MAX",
     "CONSUMERS_MAX",
     "FORMAT",
     "FORMAT_HOMES",
+    "FORMAT_LISTS",
     "FORMAT_MAX",
     "GROUP_MAX",
     "GROWTHS_MAX",
@@ -25,6 +28,7 @@ __all__ = [
     "PINS_MAX",
     "PRODUCERS_MAX",
     "PRODUCER_BATCHES_KEPT",
+    "RETIRED_LISTS_MAX",
     "RETIRED_MAX",
     "SCAN_TTL_MS_MAX",
     "TIME_INDEX_MAX",
@@ -48,6 +52,8 @@ __all__ = [
     "Quarantine",
     "Retention",
     "Retired",
+    "RetiredList",
+    "RunList",
     "SegmentRef",
     "SortedRun",
     "Stretch",
@@ -62,13 +68,16 @@ FORMAT = 1  # of every numbered file that an earlier lithify may read
 # Of those that name another home than the warehouse: an earlier lithify must not act on them, for its sweep would take
 # segments of another storage class for orphans (docs/rfcs/0031).
 FORMAT_HOMES = 2
-FORMAT_MAX = FORMAT_HOMES  # a reader refuses a larger one
+# Of manifests that have run lists: an earlier lithify would see a partition without the runs that are listed there.
+FORMAT_LISTS = 3
+FORMAT_MAX = FORMAT_LISTS  # a reader refuses a larger one
 # The field that says what a numbered file is. Without it a boundary would decode as a manifest with default fields.
 KIND = "kind"
 
 # Every list has a limit; the edit that would exceed it describes what happens then.
 KEY_BOUND_BYTES = 32  # key bounds in manifests are cut to this, rounded outward
 RETIRED_MAX = 16_384
+RETIRED_LISTS_MAX = 4_096
 # If there are more, no collection has looked for long; the sweep finds what the oldest kept.
 UNPINNED_MAX = 512
 COMPLETED_JOBS_MAX = 64
@@ -99,60 +108,28 @@ class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     committed_at_ms: int = 0
 
 
-Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
+class RunList(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"checksum": "xxh3"}):
+    """An object beside the manifests that lists a stretch of a manifest's runs (docs/rfcs/0027)."""
 
-
-# A manifest holds thousands of references, so JSON has shorter names: 350 bytes each (docs/rfcs/0002).
-_IN_JSON = {
-    "home": "store",
-    "raw_bytes": "raw",
-    "min_timestamp_ms": "min_ts_ms",
-    "max_timestamp_ms": "max_ts_ms",
-    "min_horizon_ms": "horizon_ms",
-    "max_horizon_ms": "last_horizon_ms",
-    "checksum": "xxh3",
-}
-
-
-class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename=_IN_JSON):
-    """One immutable Parquet object.
-
-    `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond (then `max_key` is
-    padded with zeros to 32). None: unbounded; if both are None, there are no keyed records at all. In an L0 segment row
-    r has offset `base_offset` + r's `offset_delta`; rows of runs carry their offsets, and there is no base offset.
-    """
-
-    id: str
-    home: str = ""  # where its bytes are (lithify.manifest.homes); "" is the warehouse itself
-    bytes: int  # of the Parquet object
-    raw_bytes: int  # of its columns in memory, for planning
-    max_row_bytes: int = 0  # of its largest row in memory, if larger than a usual row group; else 0
-    rows: int
-    min_key: Key | None = None
-    max_key: Key | None = None
-    base_offset: int | None = None
-    min_offset: int
-    max_offset: int  # inclusive
-    min_timestamp_ms: int
-    max_timestamp_ms: int
-    tombstones: int = 0
-    min_horizon_ms: int | None = None  # earliest stamped tombstone horizon in it (R4)
-    max_horizon_ms: int | None = None  # and the latest
-    order: str = "key"  # "key": by (key, offset); "offset": by offset
-    added_at: int = 0  # the manifest that made it live
-    # When it was moved to its home, by that commit's clock. 0: it was written where it is, or by an earlier lithify.
-    moved_ms: int = 0
+    id: str  # `<manifest number>-<nonce>-<index>`: of the manifest for which it was written
+    segments: int  # how many it lists
+    bytes: int  # of the object
+    added_at: int  # the first manifest that named it
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
 
 
-class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Segments with disjoint key ranges in key order (in offset-ordered topics: disjoint offsets, in offset order)."""
+class RetiredList(msgspec.Struct, frozen=True, kw_only=True):
+    """A run list that manifests in [added_at, retired_at) name, and that is not yet collected (P16)."""
 
     id: str
-    # Of all that was ever merged into it nothing lay below this offset. An older lithify that commits drops it: 0 says
-    # that nothing is known, and costs no more than the compacted state until the next clean (docs/rfcs/0017).
-    reaches_to: int = 0
-    segments: tuple[SegmentRef, ...]
+    bytes: int
+    added_at: int
+    retired_at: int
+
+    @property
+    def home(self) -> str:
+        """The warehouse: lists are beside the manifests."""
+        return ""
 
 
 class Retired(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"home": "store"}):
@@ -318,9 +295,11 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
     sealed: bool = False  # terminal: the topic was deleted (P21)
     quarantine: Quarantine | None = None
     l0: tuple[SegmentRef, ...] = ()  # in offset order
-    runs: tuple[SortedRun, ...] = ()  # by smallest offset
+    runs: tuple[SortedRun, ...] = ()  # by smallest offset. As stored, those that come after what `lists` list
+    lists: tuple[RunList, ...] = ()  # in the order of what they list: the first segments of `runs`
     time_index: tuple[Bucket, ...] = ()  # by start
     retired: tuple[Retired, ...] = ()
+    retired_lists: tuple[RetiredList, ...] = ()
     completed_jobs: tuple[CompletedJob, ...] = ()
     producers: tuple[ProducerEntry, ...] = ()
     transactions: tuple[Transaction, ...] = ()
@@ -333,12 +312,19 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
 
     def segments(self) -> tuple[SegmentRef, ...]:
         """Every live segment: L0, then the runs'."""
-        return self.l0 + tuple(segment for run in self.runs for segment in run.segments)
+        return self.l0 + Runs.of(self.runs).segments
 
     @property
     def rows(self) -> int:
         """Rows of all live segments, including those below the floor."""
-        return sum(segment.rows for segment in self.segments())
+        return sum(segment.rows for segment in self.l0) + Runs.of(self.runs).rows
+
+    @property
+    def format_needed(self) -> int:
+        """The format that says who may act on it."""
+        if self.lists or self.retired_lists:
+            return FORMAT_LISTS
+        return FORMAT_HOMES if self.homes else FORMAT
 
 
 class Boundary(Numbered, frozen=True, kw_only=True, tag_field=KIND, tag="boundary"):

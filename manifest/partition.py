@@ -10,6 +10,7 @@ from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
 from lithify.manifest.rests import Asks
+from lithify.manifest.run_lists import RunLists
 from lithify.store.errors import NotFound
 from lithify.store.in_step import both
 
@@ -36,7 +37,7 @@ class PartitionFiles:
         self.homes = homes
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
         self.manifest: Lineage[Manifest] = Lineage(
-            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed
+            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed, RunLists(keys)
         )
         self.compactor: Lineage[CompactorState] = Lineage(
             keys.compactor, CompactorState, check_compactor, self._dead_compactor, committed

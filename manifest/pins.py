@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from lithify.manifest import time_index
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.homes import reachable
 from lithify.manifest.model import (
     PINS_MAX,
@@ -19,6 +19,7 @@ from lithify.manifest.model import (
     Manifest,
     PinOwner,
     Retired,
+    RetiredList,
 )
 from lithify.manifest.refusals import not_created, refused_for_good
 from lithify.manifest.retention import floor_at
@@ -35,6 +36,7 @@ __all__ = [
     "expired",
     "handed_over",
     "let_go_text",
+    "lists_waiting_text",
     "missing_text",
     "pin_text",
     "pinning",
@@ -68,13 +70,14 @@ def missing_text(head: Manifest, number: int, key: str) -> str:
     """That a pinned manifest is missing, and what to do about it, for people."""
     pin = next(pin for pin in head.checkpoints if pin.manifest == number)
     return (
-        f"{key} is pinned by {pin_text(pin)}, but missing: restore the object; if you cannot, "
+        f"{key} is pinned by {pin_text(pin)}, but it, or a run list that it names, is missing: restore the object; if "
+        "you cannot, "
         f"{let_go_text(head.topic, pin)}"
     )
 
 
-def pinning(retired: Retired, pins: Sequence[Checkpoint]) -> Checkpoint | None:
-    """The first checkpoint of a manifest that names the segment. Requires: `pins` are sorted by manifest."""
+def pinning(retired: Retired | RetiredList, pins: Sequence[Checkpoint]) -> Checkpoint | None:
+    """The first checkpoint of a manifest that names the segment or list. Requires: `pins` are sorted by manifest."""
     first = bisect_left(pins, retired.added_at, key=lambda pin: pin.manifest)
     return pins[first] if first < len(pins) and pins[first].manifest < retired.retired_at else None
 
@@ -84,11 +87,11 @@ def by_manifest(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def handed_over(
-    retired: Sequence[Retired], checkpoints: Sequence[Checkpoint], boundary: int, homes: Collection[str]
+    retired: Sequence[Retired | RetiredList], checkpoints: Sequence[Checkpoint], boundary: int, homes: Collection[str]
 ) -> frozenset[str]:
-    """The segments that only checkpoints keep. Their entries may leave the list, since the pinned manifests name them;
-    they stay as long as these are pinned. Segments in none of `homes` are left to a process that can reach
-    them."""
+    """The segments and run lists that only checkpoints keep. Their entries may leave the list, since the pinned
+    manifests name them; they stay as long as these are pinned. Segments in none of `homes` are left to a process that
+    can reach them."""
     pins = by_manifest(checkpoints)
     if not pins:
         return frozenset()
@@ -114,6 +117,14 @@ def waiting_text(head: Manifest) -> str:
     return (
         f"{len(head.retired)} replaced segments wait for collection: run 'lithify gc run'. Each leaves the list one "
         "grace period after it was replaced, even if a checkpoint still keeps it"
+    )
+
+
+def lists_waiting_text(head: Manifest) -> str:
+    """The same for run lists."""
+    return (
+        f"{len(head.retired_lists)} replaced run lists wait for collection: run 'lithify gc run'. Each leaves the list "
+        "one grace period after it was replaced, even if a checkpoint still keeps it"
     )
 
 
@@ -248,8 +259,8 @@ class DeleteCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Forget retired segments whose bytes are gone, or that only checkpoints keep, expired checkpoints and expired
-    uploads; raise the orphan floor (P16, P22).
+    """Forget retired segments and run lists whose bytes are gone, or that only checkpoints keep, expired checkpoints
+    and expired uploads; raise the orphan floor (P16, P22).
 
     Requires: the bytes of `collected` were deleted before, under a boundary of at least `boundary`; so were those that
     only the manifests `looked_at` named.
@@ -276,16 +287,18 @@ class Collect:
         )
         # SUBTLE! By the checkpoints of this very head. 1. The collector sees a checkpoint. 2. It is deleted. 3. If its
         # segments were handed over now, nothing would name them. Test: tests/protocol/test_p16_pins.py
-        leaving = self.collected | handed_over(head.retired, checkpoints, self.boundary, self.homes)
+        replaced = (*head.retired, *head.retired_lists)
+        leaving = self.collected | handed_over(replaced, checkpoints, self.boundary, self.homes)
         value = replace(
             head,
             retired=tuple(r for r in head.retired if r.id not in leaving),
+            retired_lists=tuple(r for r in head.retired_lists if r.id not in leaving),
             checkpoints=checkpoints,
             unpinned=tuple(n for n in unpinned(head, checkpoints) if n not in self.looked_at),
             orphan_floor=max(head.orphan_floor, self.boundary),
             uploads=still_stand(head.uploads, now_ms),
         )
-        same = ("retired", "checkpoints", "unpinned", "uploads")
+        same = ("retired", "retired_lists", "checkpoints", "unpinned", "uploads")
         if not self.always and all(getattr(value, field) == getattr(head, field) for field in same):
             return Already(None)
         return Next(value, None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest.claims import fenced
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import Manifest, Quarantine
 from lithify.manifest.refusals import not_created, topic_gone
 

@@ -1,6 +1,6 @@
 """What edits answer before a partition is created, and after its topic is deleted. Pure."""
 
-from lithify.manifest.commit import Refused
+from lithify.manifest.edits import Refused
 from lithify.manifest.model import Manifest
 from lithify.store.errors import NotFound
 

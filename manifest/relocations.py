@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest.claims import fenced
-from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.config import LONG_MAX
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.homes import HERE, named_homes
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import (

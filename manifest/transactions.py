@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import PASSED_OVER_MAX, TRANSACTIONS_MAX, Manifest, Stretch, Transaction
 from lithify.manifest.refusals import not_created
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, Unavailable

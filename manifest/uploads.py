@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lithify.manifest.appends import appended, full
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     UPLOAD_TTL_MS_MAX,

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from lithify.manifest.commit import Lineage, Next
+from lithify.manifest.commit import Lineage
 from lithify.manifest.config import Setting, config_table, spell, spell_changes, truth, validate, whole_number
 from lithify.manifest.config_kafka import INSTEAD, instead
+from lithify.manifest.edits import Next
 from lithify.manifest.invariants import check_warehouse
 from lithify.manifest.keys import WAREHOUSE_CONFIG
 from lithify.manifest.model import FORMAT, PARTITIONS_MAX, WarehouseFile

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import lithify
 from lithify.admin.surveyor import AWAY_MAX, PROOF_MS, SURVEY_MS, THREADS, WAIT_MS_MAX, Surveyor
 from lithify.gc.collector import GRACE_MS_MIN
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.gallop import STRIDES_FIRST, STRIDES_FIRST_SMALL
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest, Quarantine

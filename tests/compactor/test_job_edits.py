@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lithify.compactor.failures import failure_of, source_set
 from lithify.compactor.job_edits import Admit, ClaimState, Discard, EndAttempt, Finish, Heartbeat, Record, StartAttempt
 from lithify.compactor.request_edits import RequestCancel, Submit
-from lithify.manifest.commit import Already, Refused
+from lithify.manifest.edits import Already, Refused
 from lithify.manifest.jobs import (
     Attempt,
     CompactorState,

@@ -23,7 +23,7 @@ from lithify.compactor.scheduler import Scheduler
 from lithify.events.event_log import log_event
 from lithify.events.notices import Trouble
 from lithify.events.types import Claimed, Event, OwnerLeft
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.reading import first_state
 from lithify.store.errors import ErrorKind, Fenced

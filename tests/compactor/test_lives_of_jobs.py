@@ -21,7 +21,7 @@ from lithify.compactor.job_edits import (
     StartAttempt,
 )
 from lithify.compactor.request_edits import RequestCancel, Submit
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.invariants import check_compactor
 from lithify.manifest.jobs import LIVES, Attempt, CompactorState, Ended, Job, MergeCounts, RangeDone, Status, summed_up
 from lithify.manifest.reading import first_state

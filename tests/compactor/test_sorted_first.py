@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import lithify
 from lithify import Record
 from lithify.compactor.plan import FAN_IN_MAX, to_sort
-from lithify.manifest.commit import Next, Refused
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.model import SegmentRef, SortedRun
 from lithify.manifest.units import Unit, units
 from lithify.store.driver import new_id

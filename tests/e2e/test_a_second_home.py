@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import lithify
 from lithify.admin.verify import Verifier, local_checks
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.model import FORMAT_HOMES, Manifest
 from lithify.manifest.retired import retire
 from lithify.store.driver import Driver

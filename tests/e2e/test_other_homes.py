@@ -23,7 +23,7 @@ from lithify.gc.objects import delete, gone
 from lithify.gc.reachable import Garbage, collectable
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.bounds import EVERYTHING
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.homes import HERE, ONLY_HERE, Where, reachable, where
 from lithify.manifest.jobs import MergeRules
 from lithify.manifest.keys import PartitionKeys

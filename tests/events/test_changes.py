@@ -14,8 +14,8 @@ from lithify.events.types import (
     ProducerForgotten,
     RetentionAltered,
 )
-from lithify.manifest.commit import Next
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer
+from lithify.manifest.edits import Next
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.model import Checkpoint, Manifest, ProducerEntry, Retention
 from lithify.manifest.reading import first_state

@@ -8,8 +8,8 @@ from typing import Any
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.bounds import EVERYTHING
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
-from lithify.manifest.commit import Next
 from lithify.manifest.compactions import CommitCompaction, coverage_offset
+from lithify.manifest.edits import Next
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.jobs import MergeRules

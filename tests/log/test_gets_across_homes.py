@@ -11,7 +11,7 @@ from lithify.compactor.compactor import Compactor
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.model import FORMAT_HOMES, Manifest
 from lithify.store.cold import Cold
 from lithify.store.driver import Driver

@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 
 from lithify.log.partition import Partition
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import Next
 from lithify.manifest.consumers import missed
+from lithify.manifest.edits import Next
 from lithify.manifest.model import Manifest
 from tests.log.compaction import files_of
 from tests.log.test_follow import COMPACTED, append

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from lithify.events.changes import changes_of_manifest
 from lithify.events.types import Appended
 from lithify.manifest.appends import Append, AppendMany, NoneAppended
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.lifetime import Seal

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next
 from lithify.manifest.compacted import CompactedState, compacted, is_clean
 from lithify.manifest.compactions import CommitCompaction, coverage_offset
+from lithify.manifest.edits import Next
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.jobs import MergeRules

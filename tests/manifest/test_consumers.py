@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from lithify.manifest.commit import Already, Next, Refused
 from lithify.manifest.consumers import (
     EXPIRES_MS,
     CommitPosition,
@@ -15,6 +14,7 @@ from lithify.manifest.consumers import (
     find_consumer,
     missed,
 )
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.model import CONSUMERS_MAX, FORMAT, Bucket, ConsumerPosition, Manifest
 from lithify.manifest.partition import PartitionFiles

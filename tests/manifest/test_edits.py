@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import Already, Refused
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.consumers import CommitPosition, ForgetConsumer, ResetPosition, TakePosition
+from lithify.manifest.edits import Already, Refused
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.keys import SegmentId

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest
 from lithify.manifest.retention import Retention, floor_at
 from tests.refs import segment_ref

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next, Refused
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.model import FORMAT, TIME_INDEX_MAX, Manifest
 from lithify.manifest.retention import Retention, log_start, logical_size

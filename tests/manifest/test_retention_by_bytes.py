@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next
 from lithify.manifest.compactions import CommitCompaction
+from lithify.manifest.edits import Next
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.invariants import manifest_problems
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun

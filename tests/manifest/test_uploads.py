@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import (
     TIME_INDEX_MAX,

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from lithify.compactor.job_edits import ClaimState
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import Next
 from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.config import parse
+from lithify.manifest.edits import Next
 from lithify.manifest.invariants import check_compactor, check_manifest
 from lithify.manifest.jobs import Job, KeyRange, MergeRules, Plan
 from lithify.manifest.keys import PartitionKeys, SegmentId

@@ -11,7 +11,7 @@ from lithify.compactor.job_edits import Admit, EndAttempt, Finish, StartAttempt
 from lithify.compactor.request_edits import Submit
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
-from lithify.manifest.commit import Next, Refused
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.jobs import (
     ATTEMPTS_KEPT,

@@ -3,7 +3,7 @@
 import pytest
 
 from lithify.gc.collect import collect
-from lithify.manifest.commit import Refused
+from lithify.manifest.edits import Refused
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer
 from lithify.store.errors import Unavailable

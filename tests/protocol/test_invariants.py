@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.commit import Next
 from lithify.manifest.compactions import coverage_offset
+from lithify.manifest.edits import Next
 from lithify.manifest.floor import DropSegments, RaiseFloor, SetBounds
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import manifest_problems

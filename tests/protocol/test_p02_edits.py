@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN, Reach, next_boundary
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles

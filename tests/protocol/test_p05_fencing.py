@@ -8,7 +8,7 @@ from lithify.compactor.job_edits import Admit, ClaimState, Heartbeat, Record, St
 from lithify.compactor.policy import LEASE_MS
 from lithify.compactor.request_edits import Submit
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import Already, Refused
+from lithify.manifest.edits import Already, Refused
 from lithify.manifest.jobs import Attempt, CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import PRODUCER_BATCHES_KEPT, PRODUCERS_MAX, Manifest, ProducerEntry
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp

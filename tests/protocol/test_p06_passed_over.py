@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.model import PASSED_OVER_MAX, Manifest, Stretch, Transaction
 from lithify.manifest.transactions import EndTransaction, Reach, TransactionStamp, reach_of

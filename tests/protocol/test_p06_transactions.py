@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.model import TRANSACTIONS_MAX, Manifest, Transaction
 from lithify.manifest.transactions import EndTransaction, ForgetTransaction, Reach, TransactionStamp
 from lithify.store.errors import AlreadyExists, InvalidRequest, LithifyError, Unavailable

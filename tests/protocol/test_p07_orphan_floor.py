@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from lithify.gc.reachable import orphan
 from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.codec import encode
-from lithify.manifest.commit import Next, Refused
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.model import FORMAT, Boundary

@@ -5,7 +5,7 @@ import pytest
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit
 from lithify.compactor.request_edits import RequestCancel, Submit
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from lithify.compactor.altered import forbidden
 from lithify.compactor.job_edits import Admit, ClaimState, StartAttempt
 from lithify.compactor.plan import Proposal, freeze, tasks
-from lithify.manifest.commit import Next, Refused
 from lithify.manifest.compactions import coverage_offset
 from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.jobs import CompactorState, Job, KeyRange, Kind
 from lithify.manifest.model import Manifest, SortedRun
 from lithify.manifest.partition import PartitionFiles

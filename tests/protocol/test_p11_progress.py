@@ -2,7 +2,7 @@
 
 from lithify.compactor.coordinator import Coordinator
 from lithify.compactor.job_edits import Admit, Record, StartAttempt
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState, MergeCounts, RangeDone
 from lithify.manifest.model import FORMAT
 from lithify.manifest.partition import PartitionFiles

@@ -12,8 +12,8 @@ from lithify.compactor.plan import Proposal, freeze
 from lithify.compactor.policy import Settle, decide
 from lithify.compactor.request_edits import RequestCancel
 from lithify.manifest.catalog import topic_lineage
-from lithify.manifest.commit import Already, Next
 from lithify.manifest.compactions import CommitCompaction
+from lithify.manifest.edits import Already, Next
 from lithify.manifest.jobs import CompactorState, KeyRange
 from lithify.manifest.model import CompletedJob, SortedRun
 from lithify.manifest.partition import PartitionFiles

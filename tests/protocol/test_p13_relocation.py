@@ -9,7 +9,7 @@ from lithify.compactor.own_home import home_refuses
 from lithify.compactor.relocating import gives_way
 from lithify.gc.collect import sweep
 from lithify.manifest.categories import Category
-from lithify.manifest.commit import Refused
+from lithify.manifest.edits import Refused
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.relocations import CommitRelocation, ForgetHomes, UseHome

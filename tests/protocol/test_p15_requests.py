@@ -8,7 +8,7 @@ from lithify.compactor.job_edits import Admit, Finish
 from lithify.compactor.request_edits import RequestCancel, Submit
 from lithify.gc.collect import collect
 from lithify.gc.reachable import BOUNDARY_STEP_MIN
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import SegmentId
 from lithify.manifest.partition import PartitionFiles

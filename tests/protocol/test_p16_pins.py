@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lithify.gc.collect import Pass, collect, sweep
-from lithify.manifest.commit import Next
+from lithify.manifest.edits import Next
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import UNPINNED_MAX, Checkpoint, Manifest, Retired

@@ -4,7 +4,7 @@ import pytest
 
 from lithify.gc.collect import collect
 from lithify.gc.reachable import pinned_manifests
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint

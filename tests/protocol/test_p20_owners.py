@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lithify.gc.collect import collect
 from lithify.log import checkpoints
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.commit import Next, Refused
+from lithify.manifest.edits import Next, Refused
 from lithify.manifest.invariants import check_manifest, manifest_problems
 from lithify.manifest.model import PINS_MAX, SCAN_TTL_MS_MAX, Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles

@@ -12,7 +12,7 @@ from lithify.compactor.policy import Wait, decide
 from lithify.gc.collect import collect, sweep
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.categories import Category
-from lithify.manifest.commit import Already, Next, Refused
+from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.floor import RaiseFloor
 from lithify.manifest.jobs import JobError
 from lithify.manifest.lifetime import Seal

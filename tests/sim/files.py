@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from lithify.manifest import run_lists
 from lithify.manifest.codec import decode
 from lithify.manifest.keys import TopicKeys
 from lithify.store.errors import Corrupt
@@ -45,7 +46,21 @@ def watched(site: Site) -> Generator[None]:
             raise Violation(f"{key} is damaged, and is read as {value} (P2)")
         return value
 
-    with patch("lithify.manifest.commit.decode", decoded):
+    def listed(each: Any, body: bytes, key: str) -> Any:
+        known = body in site.broken
+        try:
+            value = _listed(each, body, key)
+        except Corrupt as error:
+            if not known:
+                raise Violation(f"{key} is refused, and nobody damaged it: {error}") from error
+            site.world.counts["damaged run list refused"] += 1
+            raise Damaged(str(error)) from None
+        if known:
+            raise Violation(f"{key} is damaged, and is read as {value} (P23)")
+        return value
+
+    _listed = run_lists._listed  # pyright: ignore[reportPrivateUsage]
+    with patch("lithify.manifest.commit.decode", decoded), patch("lithify.manifest.run_lists._listed", listed):
         yield
 
 

@@ -16,18 +16,20 @@ __all__ = ["Step", "counted_as", "kind_of_commit", "unwarranted", "unwarranted_o
 
 EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
+LISTS = frozenset(("lists", "retired_lists", "format"))  # how runs are stored: tests/sim/lists.py
 MAY_CHANGE = {
-    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "unpinned", "time_index", "uploads")),
+    "seal": frozenset(("sealed", "l0", "runs", "retired", "checkpoints", "unpinned", "time_index", "uploads")) | LISTS,
     "append": frozenset(("l0", "next_offset", "producers", "transactions", "uploads")) | FLOOR,
     "bounds": frozenset(("retention", "config_at")) | FLOOR,
     "claim": frozenset(("compactor_epoch",)),
     "compaction": frozenset(("l0", "runs", "retired", "completed_jobs", "consumers"))
     | frozenset(("cleaned_to", "last_compacted_at_ms", "last_cleaned_at_ms"))
-    | FLOOR,
-    "relocation": frozenset(("runs", "retired", "completed_jobs")),
+    | FLOOR
+    | LISTS,
+    "relocation": frozenset(("runs", "retired", "completed_jobs")) | LISTS,
     "homes": frozenset(("homes", "format")),
-    "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR,
-    "collect": frozenset(("retired", "checkpoints", "unpinned", "orphan_floor", "uploads")),
+    "drop": frozenset(("l0", "runs", "retired", "quarantine")) | FLOOR | LISTS,
+    "collect": frozenset(("retired", "retired_lists", "format", "checkpoints", "unpinned", "orphan_floor", "uploads")),
     "checkpoint": frozenset(("checkpoints", "unpinned")) | FLOOR,
     "quarantine": frozenset(("quarantine",)),
     "floor": frozenset(("deleted_to",)) | FLOOR,
@@ -111,7 +113,11 @@ def _signs(step: Step) -> Iterator[tuple[str, bool]]:
     yield "compaction", "completed_jobs" in changed
     yield "drop", "retired" in changed and bool(step.of("retired").added)
     yield "checkpoint", bool(step.of("checkpoints").added)
-    yield "collect", bool(changed & {"retired", "unpinned", "orphan_floor"}) or bool(step.of("checkpoints").removed)
+    yield (
+        "collect",
+        bool(changed & {"retired", "retired_lists", "unpinned", "orphan_floor"})
+        or bool(step.of("checkpoints").removed),
+    )
     yield "checkpoint", "checkpoints" in changed
     yield "quarantine", "quarantine" in changed
     yield "floor", bool(changed & MAY_CHANGE["floor"])

@@ -40,7 +40,7 @@ __all__ = ["Found", "Mask", "play"]
 # What is rare with the figures of the product is frequent with these; each is a bound or a number of attempts.
 INPUTS_MAX = "lithify.compactor.plan.FAN_IN_MAX"
 TUNED = {
-    ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX",): (10, 2, 3),
+    ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", "lithify.manifest.parts.CREATE_ATTEMPTS_MAX"): (10, 2, 3),
     ("lithify.manifest.commit.FRESH_MS",): (60_000, 2_000, 10**12),
     ("lithify.gc.reachable.BOUNDARY_STEP_MIN",): (256, 8, 2),
     ("lithify.compactor.job_edits.HISTORY_MAX",): (64, 2),
@@ -53,6 +53,7 @@ TUNED = {
 }
 
 FAILED_ATTEMPTS_MAX, FEW_ATTEMPTS_SHARE = 1_000, 0.12  # RFC 0003
+LISTS_SHARE = 0.5
 FEW_SHARE = 0.4  # of histories in which a few have the word often, and so come far
 
 
@@ -133,6 +134,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         site.config |= _of(focus.config, seed, "config")
         if "homes" in focus.takes:
             by_hand |= homes.homes_of(site, seed, stack)
+        _lists(seed, stack)
         world.failed_attempts_max = _failed_attempts_max(seed, stack, focus)
         found = Found(seed, trace=[] if tracing else None)
         try:
@@ -175,6 +177,14 @@ def _of(choices: Mapping[str, tuple[Any, ...]], seed: int, what: str) -> dict[st
     """One of each."""
     dice = random.Random(f"{seed}/{what} of the focus")
     return {name: dice.choice(values) for name, values in choices.items()}
+
+
+def _lists(seed: int, stack: ExitStack) -> None:
+    """In half of all histories most runs are in lists, and lists are short."""
+    dice = random.Random(f"{seed}/run lists")
+    if dice.random() < LISTS_SHARE:
+        stack.enter_context(patch("lithify.manifest.run_lists.INLINE_MAX", dice.choice((0, 1, 1, 2))))
+        stack.enter_context(patch("lithify.manifest.run_lists.LIST_MAX", dice.choice((1, 2, 3, 2_048))))
 
 
 def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:

@@ -14,7 +14,9 @@ from lithify.segment.task import JobTask
 from tests.sim.cast import WORKER, Author, Violation
 from tests.sim.judge.floors import bounds_of
 from tests.sim.judge.judge import Began, Judge
+from tests.sim.judge.layout import place_of
 from tests.sim.judge.settings import Settings, settings
+from tests.sim.lists import Lists
 from tests.sim.truth import Truth
 from tests.sim.world import World
 
@@ -33,6 +35,7 @@ class Oracle:
     others: set[str] = field(default_factory=set)  # keys of files that are none of lithify's
     begun: dict[Author, Began] = field(default_factory=dict)  # steps of compactors
     judge: Judge = field(init=False)  # by the written rules alone
+    lists: dict[str, Lists] = field(default_factory=dict)  # by the partition's root
     _configs: dict[str, list[Settings]] = field(default_factory=dict)  # by topic id
 
     def __post_init__(self) -> None:
@@ -83,6 +86,13 @@ class Oracle:
     def created(self, author: Author, key: str, body: bytes) -> None:
         if WORKER in author[0]:
             raise Violation(f"worker {author[0]} writes {key} (P11)")
+        place = place_of(key)
+        if place is not None and place.run_list is not None:
+            self.world.counts["run list"] += 1
+            self._refuse(self._lists(place.root).stored(place.run_list, body))
+            return
+        if place is not None and place.folder == "manifest":
+            body = self._whole(place.root, place.number or 0, body)
         self._refuse(self.judge.created(author, author[0], self.begun.get(author), key, body, self.world.now_ms))
         found = self._of(key)
         if found is None:
@@ -97,6 +107,27 @@ class Oracle:
                 truth.ledger.created(author, number, body)
             case _:
                 truth.boundary_created(number, body)
+
+    def _lists(self, root: str) -> Lists:
+        return self.lists.setdefault(root, Lists())
+
+    def _whole(self, root: str, number: int, body: bytes) -> bytes:
+        """A manifest with all its runs. Of one on a dead number nothing is known, and nothing wanted."""
+        truth = self.truths.get(root)
+        if truth is not None and number <= truth.dead:
+            return body
+        whole, wrong = self._lists(root).whole(
+            number, body, lambda name: f"{root}manifest/{name}.runs" in self.world.objects
+        )
+        self._refuse(wrong and f"{root}: {wrong}")
+        if b'"lists":' in body:
+            self.world.held("P23")
+        return whole
+
+    def lists_left(self, keys: PartitionKeys) -> str | None:
+        places = (place for key in self.world.objects if key.startswith(keys.root) and (place := place_of(key)))
+        ids = [place.run_list for place in places if place.run_list is not None]
+        return self._lists(keys.root).left_over(ids, self.truth(keys).pins())
 
     def death_of(self, key: str) -> Callable[[], bool]:
         """Tells whether `key` is that of a manifest whose number is dead by now."""
@@ -211,7 +242,11 @@ class Oracle:
         if found is None:
             raise Violation(f"{key} is deleted; topic files never are (P4)")
         truth, chain = found
-        segment_id = truth.keys.segment_id(key)
+        place, segment_id = place_of(key), truth.keys.segment_id(key)
+        if place is not None and place.run_list is not None:
+            self.world.counts["deleted: run list"] += 1
+            self._refuse(self._lists(place.root).deleted(place.run_list, truth.dead, truth.pins()))
+            return
         self.world.counts[f"deleted: {chain}"] += 1
         if segment_id is not None:
             truth.segment_deleting(segment_id)
@@ -222,6 +257,7 @@ class Oracle:
             # Who announces it later is told that it is not there.
             del self.truths[truth.keys.root]
             self.judge.forgotten(truth.keys.root)
+            self.lists.pop(truth.keys.root, None)
             self.world.counts["unannounced partition swept"] += 1
             return
         truth.number_deleting(chain, int(key[key.rindex("/") + 1 :].partition(".")[0]))

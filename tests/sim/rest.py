@@ -38,6 +38,7 @@ def rest(world: World, site: Site) -> None:
         truth.check_at_rest(lambda names=names, truth=truth: [truth.keys.segment_id(name) or "" for name in names])
         refuse(site.oracle.judge.not_back(truth.keys.root, truth.keys.topic_id))
         refuse(site.oracle.judge.noted_too_long(truth.keys.root, truth.housed.places()))
+        refuse(site.oracle.lists_left(truth.keys))
         refuse(site.oracle.judge.left_over(world.objects, truth.keys.root, others, world.now_ms))
     if site.topic_changes:
         alone(world, lambda actor: _sweep(site), "sweeper")

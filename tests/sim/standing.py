@@ -42,9 +42,9 @@ class Standing:
 
     def retained(self, number: int) -> bool:
         """Whether a reader may rely on manifest `number`."""
-        return number > self.dead or number in self._pins()
+        return number > self.dead or number in self.pins()
 
-    def _pins(self) -> set[int]:
+    def pins(self) -> set[int]:
         return set() if self.head is None else {c.manifest for c in self.head.checkpoints}
 
     def present(self, segment_id: str) -> bool:
@@ -81,15 +81,13 @@ class Standing:
 
     def number_deleting(self, chain: str, number: int) -> None:
         if chain == "manifest" and self.retained(number):
-            self.fail(
-                f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self._pins()} (P4, P17)"
-            )
+            self.fail(f"manifest {number} is deleted, the boundary is {self.dead} and pins are {self.pins()} (P4, P17)")
         if chain == "compactor" and number > (0 if self.boundary is None else self.boundary.compactor):
             self.fail(f".compactor {number} is deleted above the boundary (P4)")
-        self.world.held("P4", *(("P20",) if chain == "manifest" and self._pins() else ()))
+        self.world.held("P4", *(("P20",) if chain == "manifest" and self.pins() else ()))
 
     def named_at_rest(self) -> set[str]:
         """The segments that somebody may still read."""
         assert self.head is not None
-        numbers = [self.head.id, *self._pins()]
+        numbers = [self.head.id, *self.pins()]
         return {ref.id for number in numbers for ref in self._lineage[number].segments()}

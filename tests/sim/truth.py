@@ -90,7 +90,7 @@ class Truth(Standing):
                 self.fail(f"live segment {segment_id} is deleted (P16)")
             if end - 1 > self.dead:
                 self.fail(f"segment {segment_id} is deleted, manifest {end - 1} names it and is retained (P16, P17)")
-            pins = self._pins()
+            pins = self.pins()
             pinned = [pin for pin in pins if first <= pin < end]
             if pinned:
                 self.fail(f"segment {segment_id} is deleted, pinned manifest {pinned[0]} names it (P19, P20)")
@@ -289,7 +289,7 @@ class Truth(Standing):
         """What only manifest `number` named is gone, unless a sweep took the file first: it takes the rest, too."""
         if self.keys.manifest.key(number) not in self.world.objects:
             return
-        others = [manifest, *(self._lineage[n] for n in (*self._pins(), *manifest.unpinned))]
+        others = [manifest, *(self._lineage[n] for n in (*self.pins(), *manifest.unpinned))]
         named = {ref.id for each in others for ref in (*each.segments(), *each.retired)}
         for ref in self._lineage[number].segments():
             if ref.id not in named and self.keys.segment(ref.id) in self.world.objects:

@@ -41,6 +41,11 @@ class Place(NamedTuple):
         return int(digits) if self.folder in CHAINS and kind == self.folder and len(digits) == 20 else None
 
     @property
+    def run_list(self) -> str | None:
+        """The id of a run list."""
+        return self.name.removesuffix(".runs") if self.folder == "manifest" and self.name.endswith(".runs") else None
+
+    @property
     def segment(self) -> str | None:
         """The id of a segment, whatever it looks like."""
         return self.name.removesuffix(".parquet") if self.folder == "segments" else None

@@ -1,0 +1,253 @@
+"""Run lists: where a long manifest's runs are stored, so that no append writes them again (docs/rfcs/0027).
+
+In memory a manifest is whole: `runs` has every run, and `lists` says in which objects the first segments of these are
+listed. What an edit makes of the runs, it makes of all of them, and need not know about lists. They are read when a
+manifest is read, and written before the manifest that is the first to name them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+from msgspec.structs import replace
+
+from lithify.manifest.keys import PartitionKeys, RunListId
+from lithify.manifest.model import (
+    FORMAT_LISTS,
+    KIND,
+    RETIRED_LISTS_MAX,
+    Manifest,
+    RetiredList,
+    RunList,
+    SegmentRef,
+    SortedRun,
+)
+from lithify.manifest.parts import PartMissing, Written
+from lithify.manifest.pins import lists_waiting_text
+from lithify.manifest.runs import Runs
+from lithify.store.errors import Corrupt, Unavailable
+from lithify.store.port import Get, together
+
+__all__ = ["INLINE_MAX", "LIST_MAX", "RunListFile", "RunLists", "whole"]
+
+INLINE_MAX = 64  # segments of runs that a manifest lists itself: 20 KB
+LIST_MAX = 2_048  # segments in one run list: 600 KB
+_LISTS_PER_FULL = 4  # if there are more lists than this, for each that could be full, all are written anew
+
+
+class RunListFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="runs"):
+    """What a run list holds: runs in their order, of which the first and the last may go on in its neighbours.
+
+    In a segment `added_at` 0 (which is left out) means the manifest that first named this list. So if its commit loses
+    a race, and tries the next number, the list is the same.
+    """
+
+    format: int
+    topic: str
+    topic_id: str
+    partition: int
+    runs: tuple[SortedRun, ...]
+
+
+# Made here, under the import's lock (lithify.manifest.codec says why).
+_decoder = msgspec.json.Decoder(RunListFile)
+_encoder = msgspec.json.Encoder()
+
+
+class _Row(NamedTuple):
+    """One segment of a run."""
+
+    run: str
+    reaches_to: int
+    segment: SegmentRef
+
+
+class _Stretch(NamedTuple):
+    rows: tuple[_Row, ...]
+    stored: RunList | None  # None: it is to be listed anew
+
+
+class RunLists:
+    """How a partition's manifests are stored in parts."""
+
+    def __init__(self, keys: PartitionKeys) -> None:
+        self._keys = keys
+
+    async def whole(self, value: Manifest, near: Manifest | None) -> Manifest:
+        """`value`, as it was decoded, with all its runs. Lists that `near` has too are not read again. Raises
+        PartMissing, Corrupt."""
+        known = {} if near is None or not value.lists else {each.id: rows for each, rows in _with_lists(near)}
+        wanted = [each for each in value.lists if each.id not in known]
+        replies = await together([Get(self._keys.run_list(each.id)) for each in wanted]) if wanted else ()
+        for each, found in zip(wanted, replies, strict=True):
+            key = self._keys.run_list(each.id)
+            if found is None:
+                raise PartMissing(key)
+            known[each.id] = _listed(each, found.body, key)
+        return _with_runs(value, [known[each.id] for each in value.lists])
+
+    def divided(self, head: Manifest | None, value: Manifest, written: Written) -> tuple[Manifest, Mapping[str, bytes]]:
+        """`value`, which an edit made of `head`, with the lists that it is committed with; and the bodies of those that
+        nobody has written yet, by key. `written`: those that earlier attempts of this commit wrote.
+
+        Raises Unavailable if too many lists wait for collection.
+        """
+        if head is not None and value.runs is head.runs:
+            return replace(value, format=value.format_needed), {}
+        lists, bodies = list[RunList](), dict[str, bytes]()
+        for stretch in _laid_out(head, value.runs):
+            if stretch.stored is not None:
+                lists.append(stretch.stored)
+                continue
+            body = self._encoded(stretch.rows, value.id)
+            name = self._written_as(body, written, value.orphan_floor)
+            if name is None:
+                name = RunListId.of(value.id, value.nonce, len(bodies))
+                bodies[self._keys.run_list(name)] = body
+            lists.append(
+                RunList(
+                    id=name,
+                    segments=len(stretch.rows),
+                    bytes=len(body),
+                    added_at=value.id,
+                    checksum=xxhash.xxh3_64_hexdigest(body),
+                )
+            )
+        value = replace(value, runs=Runs.of(value.runs), lists=tuple(lists), retired_lists=_retired(head, value, lists))
+        return replace(value, format=value.format_needed), bodies
+
+    def _written_as(self, body: bytes, written: Written, orphan_floor: int) -> str | None:
+        """The id under which an earlier attempt of this commit wrote `body`, if that may still be named.
+
+        SUBTLE! Not below the orphan floor. 1. We write list 8-a, and lose the race for manifest 8. 2. We stall;
+        manifests are collected up to 20, and a sweep deletes 8-a, which nothing names. 3. Our edit applies to head 30,
+        and would name it. Test: tests/protocol/test_p23_run_lists.py
+        """
+        name = self._keys.run_list_id(written.get(body, ""))
+        return name if name is not None and RunListId.number(name) >= orphan_floor else None
+
+    def _encoded(self, rows: Iterable[_Row], number: int) -> bytes:
+        own = (
+            row._replace(segment=replace(row.segment, added_at=0)) if row.segment.added_at == number else row
+            for row in rows
+        )
+        file = RunListFile(
+            format=FORMAT_LISTS,
+            topic=self._keys.topic,
+            topic_id=self._keys.topic_id,
+            partition=self._keys.partition,
+            runs=tuple(_joined(own)),
+        )
+        return _encoder.encode(file) + b"\n"
+
+
+def whole(value: Manifest, bodies: Mapping[str, bytes]) -> Manifest:
+    """`value`, as it was decoded, with all its runs. `bodies`: its lists, by key. Raises PartMissing, Corrupt."""
+    keys = PartitionKeys(value.topic, value.topic_id, value.partition)
+    listed: list[tuple[_Row, ...]] = []
+    for each in value.lists:
+        key = keys.run_list(each.id)
+        if key not in bodies:
+            raise PartMissing(key)
+        listed.append(_listed(each, bodies[key], key))
+    return _with_runs(value, listed)
+
+
+def _retired(head: Manifest | None, value: Manifest, lists: Iterable[RunList]) -> tuple[RetiredList, ...]:
+    """What is retired once `value`, which is made of `head`, has `lists`. Raises Unavailable if that is too much."""
+    stay = frozenset(each.id for each in lists)
+    gone = [
+        RetiredList(id=each.id, bytes=each.bytes, added_at=each.added_at, retired_at=value.id)
+        for each in (() if head is None else head.lists)
+        if each.id not in stay
+    ]
+    retired = (*value.retired_lists, *gone)
+    if gone and len(retired) > RETIRED_LISTS_MAX and not value.sealed:
+        raise Unavailable(f"{value.topic}/{value.partition}: {lists_waiting_text(value)}")
+    return retired
+
+
+def _listed(each: RunList, body: bytes, key: str) -> tuple[_Row, ...]:
+    """What the list `each` holds. Raises Corrupt if this is not it."""
+    if len(body) != each.bytes or xxhash.xxh3_64_hexdigest(body) != each.checksum:
+        raise Corrupt(f"{key} is damaged (it fails its checksum); nothing was changed. Restore the object", key)
+    rows = _rows(_decoder.decode(body).runs)
+    return tuple(
+        row if row.segment.added_at else row._replace(segment=replace(row.segment, added_at=each.added_at))
+        for row in rows
+    )
+
+
+def _with_runs(value: Manifest, listed: Sequence[tuple[_Row, ...]]) -> Manifest:
+    """`value`, whose runs are what `listed` holds and then its own."""
+    if not listed:
+        return replace(value, runs=Runs.of(value.runs))
+    rows = [row for some in listed for row in some]
+    return replace(value, runs=Runs(_joined((*rows, *_rows(value.runs)))))
+
+
+def _rows(runs: Iterable[SortedRun]) -> Iterator[_Row]:
+    return (_Row(run.id, run.reaches_to, segment) for run in runs for segment in run.segments)
+
+
+def _joined(rows: Iterable[_Row]) -> Iterator[SortedRun]:
+    """Neighbours of one run are one run."""
+    for (name, reaches_to), some in groupby(rows, key=lambda row: row[:2]):
+        yield SortedRun(id=name, reaches_to=reaches_to, segments=tuple(row.segment for row in some))
+
+
+def _laid_out(head: Manifest | None, runs: Iterable[SortedRun]) -> list[_Stretch]:
+    """What is listed of `runs`, in order. The rest is short enough for the manifest.
+
+    A list of `head` stays if nothing in it changed. What is listed anew takes in the lists before it that are not
+    longer than it: so there are few lists, and a segment is written again only a few times until its list is full.
+    """
+    rows = tuple(_rows(runs))
+    if len(rows) <= INLINE_MAX:
+        return []
+    stretches = _stretches(head, rows)
+    if stretches[-1].stored is None and len(stretches[-1].rows) <= INLINE_MAX:
+        rows = rows[: -len(stretches.pop().rows)]
+    found: list[_Stretch] = []
+    for stretch in stretches:
+        if stretch.stored is not None:
+            found.append(stretch)
+            continue
+        anew = stretch.rows
+        while found and len(found[-1].rows) <= min(len(anew), LIST_MAX - 1):
+            anew = found.pop().rows + anew
+        found += _cut(anew)
+    scattered = len(found) > _LISTS_PER_FULL * (1 + len(rows) // LIST_MAX)
+    return _cut(rows) if scattered else found
+
+
+def _stretches(head: Manifest | None, rows: tuple[_Row, ...]) -> list[_Stretch]:
+    """`rows`, divided into what lists of `head` hold, and what is between these."""
+    begins = {} if head is None else {held[0].segment.id: _Stretch(held, each) for each, held in _with_lists(head)}
+    found: list[_Stretch] = []
+    at = since = 0
+    while at < len(rows):
+        known = begins.get(rows[at].segment.id)
+        if known is None or rows[at : at + len(known.rows)] != known.rows:
+            at += 1
+            continue
+        if since < at:
+            found.append(_Stretch(rows[since:at], None))
+        found.append(known)
+        at = since = at + len(known.rows)
+    return found if since == at else [*found, _Stretch(rows[since:], None)]
+
+
+def _with_lists(manifest: Manifest) -> Iterator[tuple[RunList, tuple[_Row, ...]]]:
+    """Its lists, each with what it holds."""
+    rows = tuple(_rows(manifest.runs)) if manifest.lists else ()
+    at = 0
+    for each in manifest.lists:
+        yield each, rows[at : at + each.segments]
+        at += each.segments
+
+
+def _cut(rows: tuple[_Row, ...]) -> list[_Stretch]:
+    return [_Stretch(rows[at : at + LIST_MAX], None) for at in range(0, len(rows), LIST_MAX)]
