@@ -48,6 +48,8 @@ def encode(value: Numbered) -> bytes:
 
 def _as_stored(manifest: Manifest) -> Manifest:
     """Without the runs that its lists list."""
+    if not manifest.runs:
+        return replace(manifest, runs=())  # what is left out of JSON is this very tuple
     if not manifest.lists:
         return manifest
     listed = sum(each.segments for each in manifest.lists)

@@ -1,14 +1,28 @@
-"""Writes the golden files that are not there yet: those of tests/golden/make.py, and those that name other homes.
+"""Writes the golden files that are not there yet: those of tests/golden/make.py, those that name other homes, and those
+that have run lists.
 
 python -m tests.golden.make_files
 """
 
+import msgspec
+import xxhash
 from msgspec.structs import replace
 
 from lithify.manifest.codec import encode
 from lithify.manifest.jobs import CompactorState, FailureCount, Job, JobError, KeyRange, MergeRules, Plan
-from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest, Numbered, Retired, SortedRun
+from lithify.manifest.model import (
+    FORMAT,
+    FORMAT_HOMES,
+    FORMAT_LISTS,
+    Manifest,
+    Numbered,
+    Retired,
+    RetiredList,
+    RunList,
+    SortedRun,
+)
 from lithify.manifest.move_price import MovePrice
+from lithify.manifest.run_lists import RunListFile
 from tests.golden import make
 from tests.golden.make import FOLDER, HEAD, JOB, L0, PARTITION
 
@@ -78,13 +92,52 @@ COMPACTOR_PRICED = replace(
         ),
     ),
 )
+LISTED = tuple(
+    replace(L0, id=f"{JOB}-1-{n}-0000000{n}", base_offset=None, min_offset=100 + n, max_offset=100 + n, added_at=at)
+    for n, at in enumerate((24, 22, 22))
+)
+# Of the manifest that first names it, so in its first segment no number is said.
+RUN_LIST = RunListFile(
+    format=FORMAT_LISTS,
+    **PARTITION,
+    runs=(SortedRun(id=JOB, reaches_to=90, segments=(replace(LISTED[0], added_at=0), LISTED[1])),),
+)
+RUN_LIST_BODY = msgspec.json.encode(RUN_LIST) + b"\n"
+MANIFEST_LISTS = Manifest(
+    **HEAD | {"format": FORMAT_LISTS},
+    **PARTITION,
+    id=24,
+    next_offset=106,
+    log_start_offset=100,
+    runs=(
+        SortedRun(id=JOB, reaches_to=90, segments=LISTED),
+        SortedRun(
+            id="000000000021-0000abce",
+            segments=(replace(LISTED[0], id="000000000021-0000abce-1-0-00000000", min_offset=103, max_offset=105),),
+        ),
+    ),
+    lists=(
+        RunList(
+            id="00000000000000000023-0123456789abcdef-1",
+            segments=2,
+            bytes=len(RUN_LIST_BODY),
+            added_at=24,
+            checksum=xxhash.xxh3_64_hexdigest(RUN_LIST_BODY),
+        ),
+    ),
+    retired_lists=(RetiredList(id="00000000000000000022-00112233445566ff-0", bytes=1_234, added_at=22, retired_at=24),),
+)
 FILES: dict[str, Numbered] = make.FILES | {
     "manifest-moved": MANIFEST_MOVED,
     "compactor-priced": COMPACTOR_PRICED,
     "manifest-homes": MANIFEST_HOMES,
     "compactor-relocation": COMPACTOR_RELOCATION,
+    "manifest-lists": MANIFEST_LISTS,
 }
-FORMATS = dict.fromkeys(("manifest-homes", "manifest-moved", "compactor-relocation", "compactor-priced"), FORMAT_HOMES)
+FORMATS: dict[str, int] = dict.fromkeys(
+    ("manifest-homes", "manifest-moved", "compactor-relocation", "compactor-priced"), FORMAT_HOMES
+)
+FORMATS["manifest-lists"] = FORMAT_LISTS
 """Of the files that have a later format than the first."""
 
 
@@ -94,6 +147,9 @@ def main() -> None:
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
             path.write_bytes(encode(value))
+    path = FOLDER / f"v{FORMAT_LISTS}" / "run-list.runs"
+    if not path.exists():
+        path.write_bytes(RUN_LIST_BODY)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,22 @@ import msgspec
 import pytest
 import xxhash
 
-from lithify.manifest import jobs, model
+from lithify.manifest import jobs, model, runs
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.codec import check_belongs, decode, encode
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.model import FORMAT, FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import (
+    FORMAT,
+    FORMAT_LISTS,
+    FORMAT_MAX,
+    Boundary,
+    Manifest,
+    Numbered,
+    TopicFile,
+    WarehouseFile,
+)
+from lithify.manifest.run_lists import RunListFile, whole
 from lithify.store.errors import Corrupt, InvalidRequest
 from tests.golden import make_files
 
@@ -30,6 +41,7 @@ KINDS: dict[str, type[Numbered]] = {
     "manifest-rows": Manifest,
     "manifest-homes": Manifest,
     "manifest-moved": Manifest,
+    "manifest-lists": Manifest,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
     "compactor-sizes": CompactorState,
@@ -56,6 +68,7 @@ NUMBERS = {
     "manifest-rows": 19,
     "manifest-homes": 22,
     "manifest-moved": 23,
+    "manifest-lists": 24,
     "compactor": 13,
     "compactor-ended": 14,
     "compactor-sizes": 15,
@@ -74,6 +87,9 @@ NUMBERS = {
 ADDED = {"manifest": ((b",80,900]", b",80,900,0]"), (b",3,1234]", b",3,1234,0]"))}
 SEAL = re.compile(rb',"file_xxh3":"[0-9a-f]{16}"}\n\Z')
 FILES = sorted(FOLDER.glob("v*/*.json"))
+_KEYS = PartitionKeys(**make_files.PARTITION)
+LIST_KEY = _KEYS.run_list(make_files.MANIFEST_LISTS.lists[0].id)
+LISTS = {LIST_KEY: (FOLDER / f"v{FORMAT_LISTS}" / "run-list.runs").read_bytes()}
 
 
 def format_of(name: str) -> int:
@@ -82,6 +98,12 @@ def format_of(name: str) -> int:
 
 def read(name: str) -> bytes:
     return (FOLDER / f"v{format_of(name)}" / f"{name}.json").read_bytes()
+
+
+def read_whole(name: str, body: bytes) -> Any:
+    """What a file says, a manifest with all its runs."""
+    value = decode(KINDS[name], body, name, NUMBERS[name])
+    return whole(value, LISTS) if isinstance(value, Manifest) else value
 
 
 def test_every_kind_has_its_file_in_its_format() -> None:
@@ -93,7 +115,7 @@ def test_it_is_written_back_byte_for_byte(name: str) -> None:
     """With the checksum of these bytes behind them, where the file is from before there were any."""
     body = read(name)
     if b',"file_xxh3":"' in body:
-        assert encode(decode(KINDS[name], body, name, NUMBERS[name])) == body
+        assert encode(read_whole(name, body)) == body
         return
     again = body
     for old, new in ADDED.get(name, ()):
@@ -109,9 +131,24 @@ def test_it_is_written_back_byte_for_byte(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_it_holds_what_its_maker_says(name: str) -> None:
     """Its bytes may be older than what `make` would write today; what they say is the same."""
-    made = decode(KINDS[name], encode(make_files.FILES[name]), name, NUMBERS[name])
-    kept = decode(KINDS[name], read(name), name, NUMBERS[name])
-    assert kept == made
+    made = read_whole(name, encode(make_files.FILES[name]))
+    assert read_whole(name, read(name)) == made == make_files.FILES[name]
+
+
+def test_a_run_list_holds_what_its_maker_says() -> None:
+    """Its manifest has its checksum, so that it is read by the test above."""
+    body = (FOLDER / f"v{FORMAT_LISTS}" / "run-list.runs").read_bytes()
+    assert body == make_files.RUN_LIST_BODY == LISTS[LIST_KEY]
+    assert msgspec.json.decode(body, type=RunListFile) == make_files.RUN_LIST
+    assert list(json.loads(body))[:5] == ["kind", "format", "topic", "topic_id", "partition"]
+
+
+def test_what_is_listed_is_not_in_the_manifest() -> None:
+    stored = json.loads(read("manifest-lists"))
+    assert [[ref["id"] for ref in run["segments"]] for run in stored["runs"]] == [
+        [make_files.LISTED[2].id],
+        [make_files.MANIFEST_LISTS.runs[1].segments[0].id],
+    ]
 
 
 def structs(value: Any) -> list[msgspec.Struct]:
@@ -134,9 +171,8 @@ def test_every_field_is_covered() -> None:
                     named.add(field.name)
     missing = {kind.__name__: set(kind.__struct_fields__) - named for kind, named in set_somewhere.items()}
     assert {kind: fields for kind, fields in missing.items() if fields} == {}
-    stored = {
-        c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and issubclass(c, msgspec.Struct)
-    }
+    defined = [c for m in (model, runs, jobs) for c in vars(m).values() if isinstance(c, type)]
+    stored = {c for c in defined if issubclass(c, msgspec.Struct)}
     assert stored - set_somewhere.keys() == {Numbered, Bounds}  # `KeyRange` is the stored form of bounds
 
 
@@ -166,7 +202,7 @@ def test_a_newer_format_is_refused_with_the_remedy(name: str) -> None:
 
 def test_a_newer_format_is_refused_as_such_even_where_its_fields_mean_other_things() -> None:
     with pytest.raises(InvalidRequest, match="upgrade lithify"):
-        decode(Manifest, b'{"kind":"manifest","format":3,"id":12,"l0":"moved elsewhere"}', "manifest", 12)
+        decode(Manifest, b'{"kind":"manifest","format":99,"id":12,"l0":"moved elsewhere"}', "manifest", 12)
 
 
 @pytest.mark.parametrize("name", KINDS)
