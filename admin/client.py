@@ -19,7 +19,7 @@ from lithify.admin.garbage import GRACE_MS, Garbage
 from lithify.admin.health import Health
 from lithify.admin.home_watch import RecentHomes
 from lithify.admin.homes import PartitionHomes
-from lithify.admin.manifests import ManifestFile, manifest_file
+from lithify.admin.manifests import ManifestFile, manifest_file, whole_manifest
 from lithify.admin.partitions import Answers, WarehouseLike, only_partition, partition_at
 from lithify.admin.survey import Overview
 from lithify.admin.surveyor import SURVEY_MS, Surveyor
@@ -149,7 +149,7 @@ class Admin:
 
     def manifest(self, topic: str, partition: int | None = None, number: int | None = None) -> Manifest:
         """The manifest of a number, or the head. Raises Corrupt; InvalidRequest if a later lithify wrote it."""
-        return self.manifest_file(topic, partition, number).decoded()
+        return whole_manifest(self._known, topic, self._only(topic, partition), number)
 
     def manifest_file(self, topic: str, partition: int | None = None, number: int | None = None) -> ManifestFile:
         """As `manifest`, but the stored bytes, which may be damaged."""

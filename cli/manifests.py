@@ -44,6 +44,7 @@ def _show(output: Output, shown: "Manifest") -> None:
         ("last compacted", time_text(shown.last_compacted_at_ms) or "never"),
         ("orphan floor", f"{shown.orphan_floor} (uploads that began at an earlier manifest are refused)"),
         ("retired segments", f"{len(shown.retired)}, {size_text(sum(r.bytes for r in shown.retired))}"),
+        *([("run lists", _lists(shown))] if shown.lists or shown.retired_lists else []),
         ("producers", len(shown.producers)),
         ("transactions", len(shown.transactions)),
         ("completed jobs", ", ".join(job.id for job in shown.completed_jobs) or "none remembered"),
@@ -65,6 +66,12 @@ def _show(output: Output, shown: "Manifest") -> None:
     rows += [(run.id, *_row(ref)) for run in shown.runs for ref in run.segments]
     columns = ("run", "segment", "#rows", "size", "#from offset", "#to", "#tombstones", "order", "#added at")
     output.table(columns, rows, less=("added at", "order", "tombstones", "size"), lead="segment")
+
+
+def _lists(shown: "Manifest") -> str:
+    text = f"{len(shown.lists)}, {size_text(sum(each.bytes for each in shown.lists))}"
+    waiting = len(shown.retired_lists)
+    return f"{text}; {waiting} replaced" if waiting else text
 
 
 def _upload(upload: "Upload") -> str:

@@ -47,13 +47,13 @@ def encode(value: Numbered) -> bytes:
 
 
 def _as_stored(manifest: Manifest) -> Manifest:
-    """Without the runs that its lists list."""
+    """Without the runs that its lists list. (One that was only decoded has none of these: its runs are no `Runs`.)"""
     if not manifest.runs:
         return replace(manifest, runs=())  # what is left out of JSON is this very tuple
-    if not manifest.lists:
+    if not (manifest.lists and isinstance(manifest.runs, Runs)):
         return manifest
     listed = sum(each.segments for each in manifest.lists)
-    left = len(Runs.of(manifest.runs).segments) - listed
+    left = len(manifest.runs.segments) - listed
     own: list[SortedRun] = []
     for run in reversed(manifest.runs):
         if left <= 0:

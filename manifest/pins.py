@@ -70,8 +70,8 @@ def missing_text(head: Manifest, number: int, key: str) -> str:
     """That a pinned manifest is missing, and what to do about it, for people."""
     pin = next(pin for pin in head.checkpoints if pin.manifest == number)
     return (
-        f"{key} is pinned by {pin_text(pin)}, but it, or a run list that it names, is missing: restore the object; if "
-        "you cannot, "
+        f"{key} is pinned by {pin_text(pin)}, but missing (it, or a run list that it names): restore the object; if you "
+        "cannot, "
         f"{let_go_text(head.topic, pin)}"
     )
 

@@ -23,6 +23,7 @@ from lithify.manifest.model import (
 )
 from lithify.manifest.move_price import MovePrice
 from lithify.manifest.run_lists import RunListFile
+from lithify.manifest.runs import Runs
 from tests.golden import make
 from tests.golden.make import FOLDER, HEAD, JOB, L0, PARTITION
 
@@ -109,12 +110,14 @@ MANIFEST_LISTS = Manifest(
     id=24,
     next_offset=106,
     log_start_offset=100,
-    runs=(
-        SortedRun(id=JOB, reaches_to=90, segments=LISTED),
-        SortedRun(
-            id="000000000021-0000abce",
-            segments=(replace(LISTED[0], id="000000000021-0000abce-1-0-00000000", min_offset=103, max_offset=105),),
-        ),
+    runs=Runs(
+        (
+            SortedRun(id=JOB, reaches_to=90, segments=LISTED),
+            SortedRun(
+                id="000000000021-0000abce",
+                segments=(replace(LISTED[0], id="000000000021-0000abce-1-0-00000000", min_offset=103, max_offset=105),),
+            ),
+        )
     ),
     lists=(
         RunList(

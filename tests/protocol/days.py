@@ -5,9 +5,10 @@ from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint
 from lithify.store.port import Put
+from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, appends, claim, new_partition, replacing
 
-__all__ = ["PER_DAY", "Partition"]
+__all__ = ["PER_DAY", "Partition", "is_list", "lists_there", "old_partition"]
 
 PER_DAY = 4
 
@@ -78,3 +79,20 @@ class Partition:
 
     def files_of(self, *manifests: Manifest) -> set[str]:
         return {KEYS.manifest.key(manifest.id) for manifest in manifests} & self.world.objects.keys()
+
+
+def is_list(key: str) -> bool:
+    return KEYS.run_list_id(key) is not None
+
+
+def lists_there(world: World) -> set[str]:
+    return {i for key in world.objects if (i := KEYS.run_list_id(key)) is not None}
+
+
+def old_partition() -> Partition:
+    """Three days of runs, one list a day or two, and everything replaced after that."""
+    partition = Partition()
+    for _ in range(3):
+        partition.append()
+        partition.compact()
+    return partition
