@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lithify.cli.main import cli
-from lithify.manifest import jobs, model
+from lithify.manifest import jobs, model, runs
 from lithify.manifest.config import config_table
 from lithify.manifest.config_kafka import INSTEAD
 from lithify.manifest.warehouse_settings import warehouse_table
@@ -96,7 +96,8 @@ def test_every_subtle_comment_names_its_test() -> None:
 
 
 def test_every_stored_field_is_told_and_no_other() -> None:
-    structs = [c for m in (model, jobs) for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
+    modules = (model, runs, jobs)
+    structs = [c for m in modules for c in vars(m).values() if isinstance(c, type) and c.__module__ == m.__name__]
     fields = [field for c in structs if issubclass(c, msgspec.Struct) for field in msgspec.structs.fields(c)]
     arrays = {
         field.encode_name

@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "protocol.md"
 PROMISES = ROOT / "docs" / "kafka-promises.md"
 COLUMNS = ["Rule", "Says", "Code", "Test", "RFC"]
 PROMISED = ["Promise", "In Kafka", "Here", "Test"]
-RULES = [f"P{number}" for number in range(1, 23)] + [f"R{number}" for number in range(1, 7)]
+RULES = [f"P{number}" for number in range(1, 24)] + [f"R{number}" for number in range(1, 7)]
 
 
 def cells(line: str) -> list[str]:
