@@ -5,6 +5,7 @@ from tests.sim.sabotage_data import OF_DATA
 from tests.sim.sabotage_groups import OF_GROUPS
 from tests.sim.sabotage_homes import OF_HOMES
 from tests.sim.sabotage_line import Sabotage
+from tests.sim.sabotage_lists import OF_LISTS
 from tests.sim.sabotage_numbered import OF_NUMBERED_FILES
 from tests.sim.sabotage_pins import OF_PINS
 from tests.sim.sabotage_policy import OF_POLICY
@@ -35,7 +36,7 @@ SABOTAGES = (
         "a lost race goes on from the old head",
         "P2",
         "manifest/commit.py",
-        "head, verified = await self._forward(rival) or rival, False",
+        "head, verified = await self._forward(whole) or whole, False",
         "head, verified = Version(rival.number, head.value), False",
     ),
     Sabotage(
@@ -375,6 +376,7 @@ SABOTAGES = (
     *OF_ATTEMPTS,
     *OF_DATA,
     *OF_NUMBERED_FILES,
+    *OF_LISTS,
     *OF_PINS,
     *OF_POLICY,
     *OF_READS,

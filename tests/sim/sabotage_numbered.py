@@ -16,8 +16,8 @@ OF_NUMBERED_FILES = (
         "a damaged head is taken for absent",
         "P3",
         "manifest/commit.py",
-        "            return Version(number, None)\n",
-        "            return None\n",
+        "        except Corrupt:\n            return Version(number, None)\n",
+        "        except Corrupt:\n            return None\n",
         focus="damaged files",
     ),
     Sabotage(
@@ -46,7 +46,7 @@ OF_NUMBERED_FILES = (
         "P21",
         "gc/collect.py",
         "        finished=manifest.sealed\n"
-        "        and not (manifest.retired or manifest.checkpoints or manifest.unpinned or manifest.homes or freed)\n"
+        "        and not (_has_waiting(manifest) or freed)\n"
         "        and not waits(manifest, boundary.value, files.compactor.seen.number, files.homes),\n",
         "        finished=manifest.sealed,\n",
     ),

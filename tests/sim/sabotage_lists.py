@@ -1,0 +1,233 @@
+"""Sabotages of run lists: when they are written, what they hold, and how long they stay."""
+
+from tests.sim.sabotage_line import Sabotage
+
+__all__ = ["OF_LISTS"]
+
+LISTS, PINS = "tests/protocol/test_p23_run_lists.py::", "tests/protocol/test_p23_lists_of_pins.py::"
+
+OF_LISTS = (
+    Sabotage(
+        "a manifest is created before its lists",
+        "P23",
+        "manifest/commit.py",
+        "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n"
+        "            settled, rival = await self._create(number, value, attempt, frees=edit.frees)\n",
+        "            settled, rival = await self._create(number, value, attempt, frees=edit.frees)\n"
+        "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n",
+    ),
+    Sabotage(
+        "a list whose create was not answered counts as stored",
+        "P23",
+        "manifest/parts.py",
+        "if outcome is Outcome.CREATED or (",
+        "if outcome is not Outcome.EXISTS or (",
+    ),
+    Sabotage(
+        "whatever is there in place of a list counts as it",
+        "P23",
+        "manifest/parts.py",
+        "    return found is not None and found.body == body\n",
+        "    return True\n",
+        test=LISTS + "test_a_reply_that_did_not_come_from_the_store_proves_no_list",
+    ),
+    Sabotage(
+        "a list that a sweep may have taken is named",
+        "P23",
+        "manifest/run_lists.py",
+        "if name is not None and RunListId.number(name) >= orphan_floor else None",
+        "if name is not None else None",
+        focus="standing still",
+    ),
+    Sabotage(
+        "each attempt of a commit writes its lists anew",
+        "P23",
+        "manifest/run_lists.py",
+        "            name = self._written_as(body, written, value.orphan_floor)\n",
+        "            name = None\n",
+        test=LISTS + "test_a_commit_that_loses_a_race_names_the_list_that_it_has_stored",
+    ),
+    Sabotage(
+        "what a list adds is dated as of an earlier attempt",
+        "P23",
+        "manifest/run_lists.py",
+        "replace(row.segment, added_at=0)) if row.segment.added_at == number else row",
+        "replace(row.segment, added_at=0)) if not row.segment.added_at else row",
+    ),
+    Sabotage(
+        "a list that changed stays",
+        "P23",
+        "manifest/run_lists.py",
+        "if known is None or rows[at : at + len(known.rows)] != known.rows:",
+        "if known is None or at + len(known.rows) > len(rows):",
+    ),
+    Sabotage(
+        "a list that is named no more is not retired",
+        "P23",
+        "manifest/run_lists.py",
+        "        if each.id not in stay\n    ]\n    retired = ",
+        "        if each.id not in stay and False\n    ]\n    retired = ",
+    ),
+    Sabotage(
+        "runs that are divided stay apart",
+        "P23",
+        "manifest/run_lists.py",
+        "groupby(rows, key=lambda row: row[:2])",
+        "groupby(rows, key=lambda row: (row.run, row.reaches_to, row.segment.id)[:3])",
+        test="tests/manifest/test_run_lists.py::test_a_long_run_is_in_lists_and_nothing_of_that_shows_in_memory",
+    ),
+    Sabotage(
+        "a reader takes a list that another manifest names",
+        "P23",
+        "manifest/run_lists.py",
+        "        return _with_runs(value, [known[each.id] for each in value.lists])\n",
+        "        return _with_runs(value, [*known.values()])\n",
+    ),
+    Sabotage(
+        "a damaged list is read",
+        "P23",
+        "manifest/run_lists.py",
+        "xxhash.xxh3_64_hexdigest(body) != each.checksum:",
+        "not body:",
+        focus="damaged files",
+        test="tests/manifest/test_run_lists.py::test_a_list_that_is_damaged_another_or_missing_is_refused",
+    ),
+    Sabotage(
+        "a dead manifest without its list is damage",
+        "P23",
+        "manifest/commit.py",
+        "            if version.number <= await self._dead():\n",
+        "            if version.number <= 0 * await self._dead():\n",
+        focus="let go",
+        test=LISTS + "test_a_dead_manifest_without_its_list_is_no_damage",
+    ),
+    Sabotage(
+        "an append is in doubt because a rival's list cannot be read",
+        "P23",
+        "manifest/commit.py",
+        "                attempt.open_number, attempt.nonce = before\n"
+        "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n"
+        "                whole = await self._completed(rival)\n",
+        "                attempt.open_number = number\n"
+        "                whole = await self._completed(rival)\n"
+        "                attempt.open_number, attempt.nonce = before\n"
+        "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n",
+        test=LISTS + "test_a_rival_whose_list_cannot_be_read_leaves_no_doubt_about_an_append",
+    ),
+    Sabotage(
+        "a list goes as soon as it is retired",
+        "P23",
+        "gc/reachable.py",
+        "    old = [it for it in manifest.retired_lists if it.retired_at <= boundary]\n",
+        "    old = [it for it in manifest.retired_lists if it.retired_at <= manifest.id]\n",
+    ),
+    Sabotage(
+        "a list goes although a checkpoint pins its manifest",
+        "P23",
+        "gc/reachable.py",
+        "    return [it for it in old if pinning(it, pins) is None and _not_looked_at(it, manifest) is None]\n",
+        "    return [it for it in old if it not in pins and _not_looked_at(it, manifest) is None]\n",
+        focus="let go",
+    ),
+    Sabotage(
+        "a list goes before its manifest was looked at",
+        "P23",
+        "gc/reachable.py",
+        "    return [it for it in old if pinning(it, pins) is None and _not_looked_at(it, manifest) is None]\n",
+        "    return [it for it in old if pinning(it, pins) is None]\n",
+        focus="let go",
+    ),
+    Sabotage(
+        "a list that nobody needs stays",
+        "P23",
+        "gc/collect.py",
+        "    lists = collectable_lists(manifest, dead)\n",
+        "    lists = collectable_lists(manifest, 0)\n",
+    ),
+    Sabotage(
+        "a list is forgotten although the store keeps it",
+        "P23",
+        "gc/collect.py",
+        "frozenset(r.id for r in lists if Where(HERE, files.keys.run_list(r.id)) not in stay)",
+        "frozenset(r.id for r in lists if Where(HERE, files.keys.segment(r.id)) not in stay)",
+    ),
+    Sabotage(
+        "what only a checkpoint let go of names goes while another manifest needs it",
+        "P23",
+        "gc/unpinned.py",
+        "        return [garbage for key, garbage in free.items() if key not in needed]\n",
+        "        return [garbage for key, garbage in free.items() if key or needed]\n",
+        focus="let go",
+        test=PINS + "test_a_list_stays_while_a_manifest_that_names_it_was_not_looked_at",
+    ),
+    Sabotage(
+        "the lists of a checkpoint that is gone stay",
+        "P23",
+        "gc/collect.py",
+        "    freed += left.lists_of(looked_at)\n",
+        "    freed += left.lists_of(frozenset())\n",
+        test=PINS + "test_what_a_checkpoint_pins_keeps_its_lists",
+    ),
+    Sabotage(
+        "a list of a checkpoint that is gone goes with what another one pins",
+        "P23",
+        "gc/unpinned.py",
+        "[each for each in left.lists if each.id not in others and each.added_at > below]",
+        "[each for each in left.lists if each.id not in self._known]",
+        focus="let go",
+    ),
+    Sabotage(
+        "a manifest whose list is gone counts as looked at",
+        "P23",
+        "gc/unpinned.py",
+        "            await self._must_be_gone(number)\n",
+        "",
+        focus="let go",
+        test=PINS + "test_a_manifest_whose_list_a_sweep_took_is_not_said_to_be_looked_at",
+    ),
+    Sabotage(
+        "the sweep takes lists that only a checkpoint keeps",
+        "P23",
+        "gc/collect.py",
+        "            named |= live_in(pinned.value)\n",
+        "            named |= frozenset(each.id for each in pinned.value.segments())\n",
+        focus="let go",
+    ),
+    Sabotage(
+        "the sweep takes a list that may still be named",
+        "P23",
+        "gc/reachable.py",
+        "    age = RunListId.number(list_id)\n",
+        "    age = RunListId.number(list_id) - 10**9\n",
+    ),
+    Sabotage(
+        "the sweep leaves lists that nothing names",
+        "P23",
+        "gc/collect.py",
+        "            elif list_id is not None and list_id not in named:\n",
+        "            elif list_id is not None and list_id in named and False:\n",
+    ),
+    Sabotage(
+        "a boundary is not moved for a list",
+        "P23",
+        "gc/reachable.py",
+        "    replaced = (*manifest.retired, *manifest.retired_lists)\n    frees = any(",
+        "    replaced = manifest.retired\n    frees = any(",
+        test=LISTS + "test_a_replaced_list_goes_after_its_grace_period_and_no_earlier",
+    ),
+    Sabotage(
+        "runs of other lists count as unchanged",
+        "P2",
+        "manifest/run_lists.py",
+        "        if head is not None and value.runs is head.runs:\n",
+        "        if head is not None and len(value.runs) == len(head.runs):\n",
+    ),
+    Sabotage(
+        "a manifest that has lists says that anybody may act on it",
+        "P23",
+        "manifest/run_lists.py",
+        "        return replace(value, format=value.format_needed), bodies\n",
+        "        return value, bodies\n",
+        test="tests/manifest/test_run_lists.py::test_a_long_run_is_in_lists_and_nothing_of_that_shows_in_memory",
+    ),
+)
