@@ -4,18 +4,22 @@ dead finds its lists."""
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
+from lithify.gc.reachable import Reach, next_boundary
 from lithify.manifest.appends import Append
 from lithify.manifest.floor import DropSegments, RaiseFloor
+from lithify.manifest.keys import RunListId
 from lithify.manifest.lifetime import Seal
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import FORMAT_LISTS, Manifest, RetiredList
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AccessDenied, Corrupt, Unavailable
 from lithify.store.port import Get, Outcome, Request
 from tests.interleave import World
 from tests.protocol.days import Partition, is_list, lists_there, old_partition
 from tests.protocol.scene import (
+    FIRST,
     GRACE_MS,
     KEYS,
     L0_MAX,
@@ -205,6 +209,14 @@ def test_a_replaced_list_goes_after_its_grace_period_and_no_earlier() -> None:
     partition.collect(4)
     assert lists_there(partition.world) == {each.id for each in partition.head.lists}
     assert partition.head.retired_lists == ()
+
+
+def test_the_boundary_moves_for_a_list_alone() -> None:
+    """What was replaced with it may be in a home that this process cannot reach."""
+    retired = RetiredList(id=RunListId.of(3, "0" * 16, 0), bytes=1, added_at=3, retired_at=5)
+    waiting = replace(FIRST, id=9, format=FORMAT_LISTS, retired_lists=(retired,))
+    assert next_boundary(waiting, None, Reach(8, 0), ONLY_HERE) == Reach(8, 0)
+    assert next_boundary(replace(waiting, retired_lists=()), None, Reach(8, 0), ONLY_HERE) is None
 
 
 def test_a_dry_run_tells_what_a_list_waits_for_and_deletes_none() -> None:

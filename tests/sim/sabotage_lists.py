@@ -213,7 +213,7 @@ OF_LISTS = (
         "gc/reachable.py",
         "    replaced = (*manifest.retired, *manifest.retired_lists)\n    frees = any(",
         "    replaced = manifest.retired\n    frees = any(",
-        test=LISTS + "test_a_replaced_list_goes_after_its_grace_period_and_no_earlier",
+        test=LISTS + "test_the_boundary_moves_for_a_list_alone",
     ),
     Sabotage(
         "runs of other lists count as unchanged",
