@@ -10,6 +10,7 @@ from lithify.gc.collect import collect, sweep
 from lithify.gc.reachable import Reach, next_boundary
 from lithify.manifest.appends import Append
 from lithify.manifest.floor import DropSegments, RaiseFloor
+from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.keys import RunListId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT_LISTS, Manifest, RetiredList
