@@ -7,15 +7,19 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from benchmarks.wide import SEGMENTS, wide
 from lithify.compactor.policy import decide, decision
 from lithify.manifest.appends import Append
 from lithify.manifest.codec import encode
 from lithify.manifest.config import parse
 from lithify.manifest.edits import Next
-from lithify.manifest.keys import SegmentId
+from lithify.manifest.invariants import check_manifest
+from lithify.manifest.keys import PartitionKeys, SegmentId
 from lithify.manifest.model import FORMAT, Manifest, SegmentRef, SortedRun
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, retention_of
+from lithify.manifest.run_lists import RunLists
+from lithify.manifest.runs import Runs
 
 __all__ = ["Deciding", "deciding"]
 
@@ -43,10 +47,13 @@ class Deciding(msgspec.Struct, frozen=True):
     append_ms: float  # the edit: the next manifest from this one
     encode_ms: float  # that manifest as JSON
     manifest_bytes: int
+    check_ms: float  # what a commit does between the two: which run lists it has, and whether it breaks no invariant
+    segments: int  # in runs
 
 
 def deciding() -> list[Deciding]:
-    return [_one(policy, *_manifest(l0, runs)) for l0, runs in _SIZES for policy in _POLICIES]
+    found = [_one(policy, *_manifest(l0, runs)) for l0, runs in _SIZES for policy in _POLICIES]
+    return found + [_one("compact", *_wide(each)) for each in (SEGMENTS, 1)]
 
 
 def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
@@ -63,7 +70,23 @@ def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
         append_ms=_median_ms(lambda: append.apply(manifest, manifest.id + 1, now_ms)),
         encode_ms=_median_ms(lambda: encode(manifest)),
         manifest_bytes=len(encode(manifest)),
+        check_ms=_median_ms(lambda: _checked(manifest, append, now_ms)),
+        segments=len(Runs.of(manifest.runs).segments),
     )
+
+
+def _checked(manifest: Manifest, append: Append, now_ms: int) -> None:
+    verdict = append.apply(manifest, manifest.id + 1, now_ms)
+    assert isinstance(verdict, Next)
+    following = replace(verdict.value, id=manifest.id + 1, nonce="n")
+    keys = PartitionKeys(manifest.topic, manifest.topic_id, manifest.partition)
+    check_manifest(manifest, RunLists(keys).divided(manifest, following, {})[0])
+
+
+def _wide(segments_of_a_run: int) -> tuple[Manifest, int]:
+    first = Manifest(format=FORMAT, topic="many", topic_id="one", partition=0, id=1, nonce="n")
+    manifest, _ = wide(first, segments_of_a_run)
+    return manifest, manifest.time_index[-1].max_timestamp_ms
 
 
 def _median_ms(call: Callable[[], object]) -> float:

@@ -21,6 +21,7 @@ from benchmarks.far_idle import idle
 from benchmarks.far_reading import cold, get, read, scan, tail
 from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.far_site import Site, far_site, what_is_missing
+from benchmarks.far_wide import wide
 from benchmarks.far_working import append, appends, compact, large, spark
 
 __all__ = ["ROWS", "far"]
@@ -35,6 +36,7 @@ ROWS: Mapping[str, Callable[[Site], Iterator[FarRow]]] = {
     "compact": compact,
     "spark": spark,
     "large": large,
+    "wide": wide,
     "appends": appends,
     "idle": idle,
     "duckdb": duckdb,

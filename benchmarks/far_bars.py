@@ -17,6 +17,8 @@ _ROUND_TRIPS = {
     "get, a clean partition, staleness allowed": 1.2,
     "get, 8 L0 segments": 4,
     "open and describe, cold": 6,
+    "open and describe, cold, 40,000 segments in one run": 8,
+    "open and describe, cold, 40,000 segments in 40,000 runs": 8,
     "20 new small segments, followed": 5,
 }
 _RATIO_MAX = 1.25

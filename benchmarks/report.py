@@ -156,16 +156,19 @@ def _convergence(found: Sequence[Convergence]) -> str:
 
 
 def _deciding(found: Sequence[Deciding]) -> str:
-    head = ("medians", "L0", "runs", "decide ms", "explain ms", "log start ms", "append ms", "encode ms", "KB")
+    head = ("medians", "L0", "runs", "segments in them", "decide ms", "explain ms", "log start ms", "append ms")
+    head += ("check ms", "encode ms", "KB")
     rows = [
         (
             each.policy,
             str(each.l0),
             str(each.runs),
+            str(each.segments),
             f"{each.decide_ms:.1f}",
             f"{each.survey_ms:.1f}",
             f"{each.log_start_ms:.2f}",
             f"{each.append_ms:.2f}",
+            f"{each.check_ms:.2f}",
             f"{each.encode_ms:.2f}",
             f"{each.manifest_bytes / 1e3:.0f}",
         )

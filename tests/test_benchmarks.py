@@ -118,7 +118,7 @@ def test_what_the_policy_is_held_to() -> None:
     well = Convergence("uniform, 9 keys", 5.9, 4.5, 8, 9, 6, 30, {"dirty": 3, "l0": 4}, 0, True)
     crowded = msgspec.structs.replace(well, workload="hot keys", write_amplification=7, runs_max=31)
     restless = msgspec.structs.replace(well, workload="fresh keys", settled=False)
-    slow = Deciding("compact", 1_000, 200, 2, 11, 0.1, 0.3, 0.7, 800_000)
+    slow = Deciding("compact", 1_000, 200, 2, 11, 0.1, 0.3, 0.7, 800_000, 0.4, 1_600)
     machine = results().machine
     found = Results(machine=machine, convergence=[well, crowded, restless], deciding=[slow])
     held = {bar.what: (bar.measured, bar.met) for bar in bars(found)}

@@ -1,0 +1,46 @@
+"""Rows of `far` about a partition with 40,000 segments in runs."""
+
+from collections.abc import Iterator
+
+import lithify
+from benchmarks.far_rows import FarRow
+from benchmarks.far_site import Place, Site, timed
+from benchmarks.wide import SEGMENTS, wide_files
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import FORMAT, Manifest
+
+__all__ = ["wide"]
+
+_SHAPES = {"40,000 segments in one run": SEGMENTS, "40,000 segments in 40,000 runs": 1}
+
+
+def wide(site: Site) -> Iterator[FarRow]:
+    for told, segments_of_a_run in _SHAPES.items():
+        url = site.fresh_url()
+        _make(site, url, segments_of_a_run)
+        handles = {place.name: _partition(place, url) for place in site.places}
+        records = [lithify.Record(b"key-%05d" % number, b"v" * 100) for number in range(100)]
+
+        def append(place: Place, handles: dict[str, lithify.Partition] = handles) -> float:
+            return timed(lambda: handles[place.name].append(records))
+
+        def cold(place: Place, url: str = url) -> float:
+            return timed(lambda: _partition(place, url).describe())
+
+        yield FarRow.of("wide", f"append, {told}", "ms", site.alternately(15, append, warm=2))
+        yield FarRow.of("wide", f"open and describe, cold, {told}", "ms", site.alternately(7, cold))
+
+
+def _partition(place: Place, url: str) -> lithify.Partition:
+    return place.open(url).topic("wide").partition(0)
+
+
+def _make(site: Site, url: str, segments_of_a_run: int) -> None:
+    warehouse = site.near.open(url)
+    warehouse.create_topic("wide", 1, {"cleanup.policy": "compact"}, probe=False)
+    store = warehouse.driver.store
+    topic_id = store.folders("wide/")[0]
+    head = Manifest(format=FORMAT, topic="wide", topic_id=topic_id, partition=0, id=1, nonce="0" * 16)
+    assert store.head(PartitionKeys("wide", topic_id, 0).manifest.key(1)) is not None
+    for key, body in wide_files(head, segments_of_a_run).items():
+        store.put(key, body)
