@@ -110,7 +110,8 @@ async def _pinned(files: PartitionFiles, head: Manifest, pin: Checkpoint) -> Man
     version = await files.manifest.read(pin.manifest)
     if version is None or version.value is None:
         key = files.keys.manifest.key(pin.manifest)
-        raise Corrupt(missing_text(head, pin.manifest, key), key)
+        lacks = "" if version is None else version.lacks
+        raise Corrupt(missing_text(head, pin.manifest, key, lacks), lacks or key)
     return version.value
 
 

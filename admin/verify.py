@@ -293,7 +293,9 @@ async def _look(files: PartitionFiles) -> _Look:
             problems.append(Finding(object=key, kind=kind, message=str(error)))
             continue
         if pinned is None or pinned.value is None:
-            problems.append(Finding(object=key, kind="missing", message=missing_text(head, number, key)))
+            lacks = "" if pinned is None else pinned.lacks
+            text = missing_text(head, number, key, lacks)
+            problems.append(Finding(object=lacks or key, kind="missing", message=text))
             continue
         refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
     # Nothing is known about a segment in another home: it is reported, not counted as checked.

@@ -80,7 +80,9 @@ def _checked(manifest: Manifest, append: Append, now_ms: int) -> None:
     assert isinstance(verdict, Next)
     following = replace(verdict.value, id=manifest.id + 1, nonce="n")
     keys = PartitionKeys(manifest.topic, manifest.topic_id, manifest.partition)
-    check_manifest(manifest, RunLists(keys).divided(manifest, following, {})[0])
+    made = RunLists(keys).divided(manifest, following, {})
+    assert isinstance(made, tuple)
+    check_manifest(manifest, made[0])
 
 
 def _wide(segments_of_a_run: int) -> tuple[Manifest, int]:

@@ -18,17 +18,22 @@ def wide(site: Site) -> Iterator[FarRow]:
     for told, segments_of_a_run in _SHAPES.items():
         url = site.fresh_url()
         _make(site, url, segments_of_a_run)
-        handles = {place.name: _partition(place, url) for place in site.places}
-        records = [lithify.Record(b"key-%05d" % number, b"v" * 100) for number in range(100)]
+        yield _appended(site, told, url)
+        yield _opened(site, told, url)
 
-        def append(place: Place, handles: dict[str, lithify.Partition] = handles) -> float:
-            return timed(lambda: handles[place.name].append(records))
 
-        def cold(place: Place, url: str = url) -> float:
-            return timed(lambda: _partition(place, url).describe())
+def _appended(site: Site, told: str, url: str) -> FarRow:
+    """Warm: the handle has appended before."""
+    handles = {place.name: _partition(place, url) for place in site.places}
+    records = [lithify.Record(b"key-%05d" % number, b"v" * 100) for number in range(100)]
+    found = site.alternately(15, lambda place: timed(lambda: handles[place.name].append(records)), warm=2)
+    return FarRow.of("wide", f"append of 100 records, {told}", "ms", found)
 
-        yield FarRow.of("wide", f"append, {told}", "ms", site.alternately(15, append, warm=2))
-        yield FarRow.of("wide", f"open and describe, cold, {told}", "ms", site.alternately(7, cold))
+
+def _opened(site: Site, told: str, url: str) -> FarRow:
+    """By new clients, without a connection."""
+    found = site.alternately(7, lambda place: timed(lambda: _partition(place, url).describe()))
+    return FarRow.of("wide", f"open and describe, cold, {told}", "ms", found)
 
 
 def _partition(place: Place, url: str) -> lithify.Partition:

@@ -31,7 +31,9 @@ def wide(head: Manifest, segments_of_a_run: int) -> tuple[Manifest, Mapping[str,
     rows, size = SEGMENTS // _BUCKETS * _ROWS, SEGMENTS // _BUCKETS * _BYTES
     index = tuple(Bucket(at * rows, _BEGAN_MS + at, rows, size, 2 * size) for at in range(_BUCKETS))
     value = replace(head, id=number, nonce=f"{number:016x}", next_offset=SEGMENTS * _ROWS, runs=runs, time_index=index)
-    return RunLists(PartitionKeys(head.topic, head.topic_id, head.partition)).divided(head, value, {})
+    made = RunLists(PartitionKeys(head.topic, head.topic_id, head.partition)).divided(head, value, {})
+    assert isinstance(made, tuple)
+    return made
 
 
 def wide_files(head: Manifest, segments_of_a_run: int) -> dict[str, bytes]:

@@ -379,19 +379,20 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
     manifest 3. 3. We find it absent. That is damage only if a later head still pins it. Test:
     tests/protocol/test_p18_sweep.py
     """
-    absent: set[int] = set()
+    absent: dict[int, str] = {}  # with what they lack, if they are there
     while True:  # bounded: each round finds one more pinned manifest absent
         manifest = await files.head()
         pins = pinned_manifests(manifest)
-        if absent & pins:
-            key = files.keys.manifest.key(min(absent & pins))
-            text = missing_text(manifest, min(absent & pins), key)
-            raise Corrupt(f"{text}. The sweep deleted nothing", key)
+        gone = sorted(absent.keys() & pins)
+        if gone:
+            key, lacks = files.keys.manifest.key(gone[0]), absent[gone[0]]
+            text = missing_text(manifest, gone[0], key, lacks)
+            raise Corrupt(f"{text}. The sweep deleted nothing", lacks or key)
         named = named_by(manifest)
         for number in sorted(pins):
             pinned = await files.manifest.read(number)
             if pinned is None or pinned.value is None:
-                absent.add(number)
+                absent[number] = "" if pinned is None else pinned.lacks
                 break
             named |= live_in(pinned.value)
         else:

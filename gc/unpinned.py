@@ -14,7 +14,6 @@ from lithify.manifest.model import Manifest, RunList, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_text
 from lithify.store.errors import Corrupt, InvalidRequest
-from lithify.store.port import Head as HeadOf
 
 __all__ = ["LetGo", "kept_by_pins", "let_go"]
 
@@ -97,7 +96,6 @@ class _Look:
         """
         left = await _manifest(self._files, number)
         if left is None:
-            await self._must_be_gone(number)
             return None, []
         at = bisect(self._pins, number)
         below = self._pins[at - 1] if at else 0
@@ -106,13 +104,6 @@ class _Look:
             [ref for ref in left.segments() if ref.id not in others and ref.added_at > below],
             [each for each in left.lists if each.id not in others and each.added_at > below],
         )
-
-    async def _must_be_gone(self, number: int) -> None:
-        """Raises Corrupt if the file is there, and only a list that it names is gone. A sweep that deletes both may
-        have stopped between: the next one takes the rest. Until then nobody knows what else the manifest named."""
-        key = self._files.keys.manifest.key(number)
-        if await HeadOf(key) is not None:
-            raise Corrupt(f"{key} names a run list that is gone; the next sweep takes what is left of it", key)
 
     async def _named_in(self, pinned: int) -> frozenset[str]:
         if self._above[0] != pinned:
@@ -125,7 +116,12 @@ class _Look:
 
 
 async def _manifest(files: PartitionFiles, number: int) -> Manifest | None:
+    """Raises Corrupt if it is there, and a run list that it names is not. (A sweep that deletes both may have stopped
+    between. Until the next one takes the rest, nobody knows what else the manifest named.)"""
     version = await files.manifest.read(number)
+    if version is not None and version.lacks:
+        key = files.keys.manifest.key(number)
+        raise Corrupt(f"{version.lacks} is missing, a run list of {key}: restore the object", version.lacks)
     return None if version is None else version.value
 
 

@@ -5,8 +5,15 @@ from datetime import timedelta
 from lithify.log.names import check_name
 from lithify.manifest.model import Checkpoint, Manifest, PinOwner
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import CreateCheckpoint, DeleteCheckpoint, RefreshCheckpoint, expired, pin_text
-from lithify.store.errors import AlreadyExists, InvalidRequest, NotFound, SnapshotExpired, Unavailable
+from lithify.manifest.pins import (
+    CreateCheckpoint,
+    DeleteCheckpoint,
+    RefreshCheckpoint,
+    expired,
+    pin_missing_text,
+    pin_text,
+)
+from lithify.store.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, SnapshotExpired, Unavailable
 from lithify.store.port import NewId, Now
 
 __all__ = [
@@ -70,6 +77,9 @@ async def pin(
 async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
     # A pinned manifest stays readable below the boundary (P17).
     version = await files.manifest.read(checkpoint.manifest)
+    if version is not None and version.lacks and checkpoint in (await files.live_head()).checkpoints:
+        key = files.keys.manifest.key(checkpoint.manifest)
+        raise Corrupt(pin_missing_text(files.keys.topic, checkpoint, key, version.lacks), version.lacks)
     if version is None or version.value is None:
         raise SnapshotExpired(
             f"{files.name}: {pin_text(checkpoint)} was deleted, and manifest {checkpoint.manifest} with it; "

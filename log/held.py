@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from lithify.log import checkpoints
 from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import RefreshCheckpoint, expired
+from lithify.manifest.pins import RefreshCheckpoint, expired, pin_missing_text
 from lithify.segment.read_task import Hold
-from lithify.store.errors import InvalidRequest, LithifyError, NotFound, SnapshotExpired
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, SnapshotExpired
 from lithify.store.port import NewId, Now
 
 __all__ = ["Renewal", "Renewals", "at", "hold_of", "opened", "renewed"]
@@ -55,6 +55,9 @@ async def at(files: PartitionFiles, number: int, ttl_ms: int | None = None) -> O
             break  # else it was created only after it was read
     now_ms = await Now()
     pins = [pin for pin in head.checkpoints if pin.manifest == number and not expired(pin, now_ms)]
+    if pins and found is not None and found.lacks:
+        key = files.keys.manifest.key(number)
+        raise Corrupt(pin_missing_text(files.keys.topic, pins[0], key, found.lacks), found.lacks)
     if found is None or found.value is None or (number <= _dead(files) and not pins):
         raise SnapshotExpired(f"{files.name}: manifest {number} is no longer retained; take a new snapshot")
     if ttl_ms is not None and not pins:

@@ -16,10 +16,10 @@ from lithify.manifest.invariants import shape_problems
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
 from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
-from lithify.manifest.runs import Runs, SortedRun
+from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["check_belongs", "decode", "encode"]
+__all__ = ["check_belongs", "check_repaired", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -52,15 +52,7 @@ def _as_stored(manifest: Manifest) -> Manifest:
         return replace(manifest, runs=())  # what is left out of JSON is this very tuple
     if not (manifest.lists and isinstance(manifest.runs, Runs)):
         return manifest
-    listed = sum(each.segments for each in manifest.lists)
-    left = len(manifest.runs.segments) - listed
-    own: list[SortedRun] = []
-    for run in reversed(manifest.runs):
-        if left <= 0:
-            break
-        own.append(replace(run, segments=run.segments[-left:]))
-        left -= len(run.segments)
-    return replace(manifest, runs=tuple(reversed(own)))
+    return replace(manifest, runs=manifest.runs.after(sum(each.segments for each in manifest.lists)))
 
 
 def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
@@ -85,10 +77,17 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
         raise Corrupt(
             f"{key} contains number {value.id}, which is not its own; nothing was changed. Restore the object", key
         )
-    broken = None if seal is not None else next(shape_problems(value), None)
+    if not getattr(value, "lists", ()):  # else once it is whole
+        check_repaired(value, body, key)
+    return value
+
+
+def check_repaired(value: Numbered, body: bytes, key: str) -> None:
+    """Raises Corrupt if `body` has no checksum, and what it says, `value`, breaks an invariant. A manifest must be
+    whole."""
+    broken = None if _SEALED.search(body[-_SEAL_BYTES:]) else next(shape_problems(value), None)
     if broken is not None:
         raise _damaged(key, f"it has no checksum, and breaks an invariant: {broken}")
-    return value
 
 
 def _decoded(decoder: msgspec.json.Decoder[S], body: bytes, key: str) -> S:

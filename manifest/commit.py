@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_belongs, decode, encode
-from lithify.manifest.edits import Already, Edit, Refused
+from lithify.manifest.codec import check_belongs, check_repaired, decode, encode
+from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
-from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, store_parts
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, Written, store_parts
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause, together
@@ -40,6 +40,7 @@ class Version(msgspec.Struct, Generic[S], frozen=True):
     number: int
     value: S | None
     modified_ms: int | None = None
+    lacks: str = ""  # the key of a part that is gone: then there is no content
 
 
 class Committed(msgspec.Struct, Generic[S, R], frozen=True):
@@ -104,39 +105,44 @@ class Lineage(Generic[S]):
         self._searched = self._searched or searched
 
     async def read(self, number: int) -> Version[S] | None:
-        """Version `number`, or None if it does not exist (yet, or any more)."""
-        found = await Get(self.chain.key(number))
-        return None if found is None else await self._completed(self._decoded(number, found))
+        """Version `number`, or None if it does not exist (yet, or any more). If it is dead and a part of it is gone, it
+        has no content (`lacks`)."""
+        found = await self._stored(number)
+        return None if found is None else await self._dead_or_whole(found)
 
-    async def _completed(self, version: Version[S]) -> Version[S] | None:
-        """`version`, as it was decoded, with its parts. None: it is dead, and they are gone.
+    async def _stored(self, number: int) -> Version[S] | None:
+        """As `read`, but does not ask whether it is dead."""
+        found = await Get(self.chain.key(number))
+        if found is None:
+            return None
+        version = await self._with_parts(self._decoded(number, found))
+        if version.value is not None:
+            check_repaired(version.value, found.body, self.chain.key(number))
+        return version
+
+    async def _with_parts(self, version: Version[S]) -> Version[S]:
+        """`version`, as it was decoded, with what its parts hold."""
+        if self._parts is None or version.value is None:
+            return version
+        try:
+            value = await self._parts.whole(version.value, self._seen.value)
+        except PartMissing as missing:
+            return msgspec.structs.replace(version, value=None, lacks=missing.key)
+        return msgspec.structs.replace(version, value=value)
+
+    async def _dead_or_whole(self, version: Version[S]) -> Version[S]:
+        """`version`; raises Corrupt if it lacks a part and is not dead.
 
         SUBTLE! Parts are deleted once all manifests that name them are dead, and these may still be there (P23). So ask
         the boundary, after a part was found missing. Test: tests/protocol/test_p23_run_lists.py
         """
-        try:
-            return await self._with_parts(version)
-        except PartMissing as missing:
-            if version.number <= await self._dead():
-                return None
+        if version.lacks and version.number > await self._dead():
             named = self.chain.key(version.number)
             raise Corrupt(
-                f"{missing.key} is missing, and {named} needs it; nothing was changed. Restore the object", missing.key
-            ) from None
-
-    async def _with_parts(self, version: Version[S]) -> Version[S]:
-        if self._parts is None or version.value is None:
-            return version
-        value = await self._parts.whole(version.value, self._seen.value)
-        return msgspec.structs.replace(version, value=value)
-
-    async def _near(self, number: int) -> Version[S] | None:
-        """As `read`, but asks nothing of the boundary: if a part is missing, there is no content."""
-        found = await Get(self.chain.key(number))
-        try:
-            return None if found is None else await self._with_parts(self._decoded(number, found))
-        except PartMissing:
-            return Version(number, None)
+                f"{version.lacks} is missing, and {named} needs it; nothing was changed. Restore the object",
+                version.lacks,
+            )
+        return version
 
     def _decoded(self, number: int, found: Object) -> Version[S]:
         key = self.chain.key(number)
@@ -178,10 +184,10 @@ class Lineage(Generic[S]):
             if found is None or _is_whole(found):
                 dead = await self._dead()
             else:
-                dead, found = await both(self._dead(), self._near(found.number))
-                if found is not None and not _is_whole(found):
-                    dead, found = await self._dead(), await self.read(found.number)
-            if found is not None and (found.number > dead or found.number == dead == 0):
+                dead, found = await both(self._dead(), self._stored(found.number))
+            if found is not None and found.number > dead:
+                found = await self._dead_or_whole(found)
+            if found is not None and _is_whole(found) and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
                 return found
             found = await self._search(Version(dead, None))
@@ -285,7 +291,12 @@ class Lineage(Generic[S]):
             verdict = edit.apply(head.value, number, now_ms)
             if isinstance(verdict, Already):
                 return Committed(head, verdict.result, repeated=True)
-            if isinstance(verdict, Refused):
+            made = (
+                verdict
+                if isinstance(verdict, Refused)
+                else await self._successor(head.value, verdict.value, number, now_ms, attempt.parts)
+            )
+            if isinstance(made, Refused):
                 if not verified:
                     head, verified = await self.refresh(), True
                     continue
@@ -293,11 +304,9 @@ class Lineage(Generic[S]):
                 # succeeded without a trace in this head: 1. It appended a segment. 2. The segment was compacted and
                 # collected, and its id fell below the orphan floor. 3. We are refused. `offer` then raises
                 # CommitUnknown, unless the refusal is final. Test: tests/protocol/test_p07_orphan_floor.py
-                return verdict
-            value = msgspec.structs.replace(verdict.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
-            bodies: Mapping[str, bytes] = {}
-            if self._parts is not None:
-                value, bodies = self._parts.divided(head.value, value, attempt.parts)
+                return made
+            assert isinstance(verdict, Next)
+            value, bodies = made
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             await store_parts(bodies, attempt.parts, frees=edit.frees)
@@ -315,17 +324,25 @@ class Lineage(Generic[S]):
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100), gives_way=True)
-                whole = await self._completed(rival)
-                if whole is None:
+                rival = await self._dead_or_whole(await self._with_parts(rival))
+                found = await self._forward(rival) or rival
+                if not _is_whole(found):  # dead by now
                     head, verified = await self.refresh(), True
                     continue
-                head, verified = await self._forward(whole) or whole, False
+                head, verified = found, False
                 await self._saw(head)
                 continue
             if not edit.repeatable:
                 raise Unavailable("collection passed this number before its outcome was known")
             head, verified = await self.refresh(), True
         raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
+
+    async def _successor(
+        self, head: S | None, value: S, number: int, now_ms: int, written: Written
+    ) -> tuple[S, Mapping[str, bytes]] | Refused:
+        """What an edit has made of `head`, as file `number`; and what must be stored before it, by key."""
+        value = msgspec.structs.replace(value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+        return (value, {}) if self._parts is None else self._parts.divided(head, value, written)
 
     async def _create(
         self, number: int, value: S, attempt: "_Attempt", *, frees: bool

@@ -54,14 +54,14 @@ __all__ = [
 
 
 def shape_problems(value: Numbered) -> Iterator[str]:
-    """The invariants that `value`, as it is stored, breaks by itself, whatever came before it."""
+    """The invariants that `value` breaks by itself, whatever came before it. A manifest must be whole."""
     match value:
         case Manifest():
             yield from _manifest_counts(value)
             yield from _shape(value)
             yield from _run_problems(value)
-            if not value.lists:  # else some of what the index counts is in these
-                yield from index_problems(value)
+            yield from index_problems(value)
+            yield from list_problems(None, value)
         case CompactorState():
             yield from _compactor_shape(value)
         case Boundary():

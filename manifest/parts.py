@@ -1,11 +1,13 @@
 """Parts: objects in which a numbered file is stored besides its own (P23, docs/rfcs/0027)."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from lithify.manifest.edits import Refused
 from lithify.manifest.model import Numbered
-from lithify.store.errors import AccessDenied, Unavailable
-from lithify.store.port import Create, Get, Outcome, Pause, together
+from lithify.store.errors import AccessDenied, LithifyError, Unavailable
+from lithify.store.port import Create, Delete, Get, Outcome, Pause, together
 
 __all__ = ["CREATE_ATTEMPTS_MAX", "PartMissing", "Parts", "Written", "store_parts"]
 
@@ -32,7 +34,7 @@ class Parts(Protocol[S]):
         """`value`, as it was decoded, with what its parts hold; `near` may have some of them. Raises PartMissing."""
         ...
 
-    def divided(self, head: S | None, value: S, written: Written) -> tuple[S, Mapping[str, bytes]]:
+    def divided(self, head: S | None, value: S, written: Written) -> tuple[S, Mapping[str, bytes]] | Refused:
         """`value`, which was made of `head` and is whole, naming its parts; and the bodies, by key, of those that must
         be stored before it. `written`: what earlier attempts of this commit stored."""
         ...
@@ -40,7 +42,20 @@ class Parts(Protocol[S]):
 
 async def store_parts(bodies: Mapping[str, bytes], written: dict[bytes, str], *, frees: bool) -> None:
     """Store the parts of a file that is to be created, and note them in `written`. Raises what `Create` raises; and
-    Unavailable if it is not certain that they are stored: then the file must not be created, and a sweep finds them."""
+    Unavailable if it is not certain that they are stored. Then the file must not be created; what was stored of its
+    parts is deleted, as far as can be: on a full disk it would take the room that others need to free some."""
+    try:
+        await _store(bodies, written, frees=frees)
+    except LithifyError:
+        with suppress(LithifyError):  # a sweep finds the rest
+            await Delete(tuple(bodies))
+        for body, key in [*written.items()]:
+            if key in bodies:
+                del written[body]
+        raise
+
+
+async def _store(bodies: Mapping[str, bytes], written: dict[bytes, str], *, frees: bool) -> None:
     left = dict(bodies)
     for repeat in range(CREATE_ATTEMPTS_MAX):
         if not left:

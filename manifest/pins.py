@@ -38,6 +38,7 @@ __all__ = [
     "let_go_text",
     "lists_waiting_text",
     "missing_text",
+    "pin_missing_text",
     "pin_text",
     "pinning",
     "unpinned",
@@ -66,14 +67,19 @@ def let_go_text(topic: str, pin: Checkpoint) -> str:
             return "it is released when the view is dropped, or after a few more publications"
 
 
-def missing_text(head: Manifest, number: int, key: str) -> str:
-    """That a pinned manifest is missing, and what to do about it, for people."""
+def missing_text(head: Manifest, number: int, key: str, lacks: str = "") -> str:
+    """That pinned manifest `number` is missing, or a run list of it, and what to do about it, for people. `key`: of the
+    manifest; `lacks`: of the list."""
     pin = next(pin for pin in head.checkpoints if pin.manifest == number)
-    return (
-        f"{key} is pinned by {pin_text(pin)}, but missing (it, or a run list that it names): restore the object; if you "
-        "cannot, "
-        f"{let_go_text(head.topic, pin)}"
-    )
+    return pin_missing_text(head.topic, pin, key, lacks)
+
+
+def pin_missing_text(topic: str, pin: Checkpoint, key: str, lacks: str = "") -> str:
+    """The same of what `pin` pins."""
+    what = f"{lacks} is missing, a run list of {key}, which {pin_text(pin)} pins"
+    if not lacks:
+        what = f"{key} is pinned by {pin_text(pin)}, but missing"
+    return f"{what}: restore the object; if you cannot, {let_go_text(topic, pin)}"
 
 
 def pinning(retired: Retired | RetiredList, pins: Sequence[Checkpoint]) -> Checkpoint | None:

@@ -5,7 +5,7 @@ listed. What an edit makes of the runs, it makes of all of them, and need not kn
 manifest is read, and written before the manifest that is the first to name them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 import xxhash
 from msgspec.structs import replace
 
+from lithify.manifest.edits import Refused
 from lithify.manifest.keys import PartitionKeys, RunListId
 from lithify.manifest.model import (
     FORMAT_LISTS,
@@ -30,7 +31,7 @@ from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Get, together
 
-__all__ = ["INLINE_MAX", "LIST_MAX", "RunListFile", "RunLists", "whole"]
+__all__ = ["INLINE_MAX", "LIST_MAX", "RunListFile", "RunLists"]
 
 INLINE_MAX = 64  # segments of runs that a manifest lists itself: 20 KB
 LIST_MAX = 2_048  # segments in one run list: 600 KB
@@ -78,7 +79,9 @@ class RunLists:
     async def whole(self, value: Manifest, near: Manifest | None) -> Manifest:
         """`value`, as it was decoded, with all its runs. Lists that `near` has too are not read again. Raises
         PartMissing, Corrupt."""
-        known = {} if near is None or not value.lists else {each.id: rows for each, rows in _with_lists(near)}
+        if near is not None and value.lists == near.lists and value.runs == _own(near):
+            return replace(value, runs=near.runs)  # and all that is known of them
+        known = {} if near is None or not value.lists else {each.id: _joined(rows) for each, rows in _with_lists(near)}
         wanted = [each for each in value.lists if each.id not in known]
         replies = await together([Get(self._keys.run_list(each.id)) for each in wanted]) if wanted else ()
         for each, found in zip(wanted, replies, strict=True):
@@ -86,14 +89,15 @@ class RunLists:
             if found is None:
                 raise PartMissing(key)
             known[each.id] = _listed(each, found.body, key)
-        return _with_runs(value, [known[each.id] for each in value.lists])
+        listed = (run for each in value.lists for run in known[each.id])
+        return replace(value, runs=Runs(_one_by_one((*listed, *value.runs))))
 
-    def divided(self, head: Manifest | None, value: Manifest, written: Written) -> tuple[Manifest, Mapping[str, bytes]]:
+    def divided(
+        self, head: Manifest | None, value: Manifest, written: Written
+    ) -> tuple[Manifest, Mapping[str, bytes]] | Refused:
         """`value`, which an edit made of `head`, with the lists that it is committed with; and the bodies of those that
-        nobody has written yet, by key. `written`: those that earlier attempts of this commit wrote.
-
-        Raises Unavailable if too many lists wait for collection.
-        """
+        nobody has written yet, by key. `written`: those that earlier attempts of this commit wrote. Refused if too many
+        lists wait for collection."""
         if head is not None and value.runs is head.runs:
             return replace(value, format=value.format_needed), {}
         lists, bodies = list[RunList](), dict[str, bytes]()
@@ -102,7 +106,7 @@ class RunLists:
                 lists.append(stretch.stored)
                 continue
             body = self._encoded(stretch.rows, value.id)
-            name = self._written_as(body, written, value.orphan_floor)
+            name = self._written_as(body, written, value)
             if name is None:
                 name = RunListId.of(value.id, value.nonce, len(bodies))
                 bodies[self._keys.run_list(name)] = body
@@ -115,10 +119,13 @@ class RunLists:
                     checksum=xxhash.xxh3_64_hexdigest(body),
                 )
             )
-        value = replace(value, runs=Runs.of(value.runs), lists=tuple(lists), retired_lists=_retired(head, value, lists))
+        retired = (*value.retired_lists, *_left_out(head, value.id, lists))
+        if len(retired) > max(RETIRED_LISTS_MAX, len(value.retired_lists)) and not value.sealed:
+            return Refused(Unavailable(f"{value.topic}/{value.partition}: {lists_waiting_text(value)}"))
+        value = replace(value, runs=Runs.of(value.runs), lists=tuple(lists), retired_lists=retired)
         return replace(value, format=value.format_needed), bodies
 
-    def _written_as(self, body: bytes, written: Written, orphan_floor: int) -> str | None:
+    def _written_as(self, body: bytes, written: Written, value: Manifest) -> str | None:
         """The id under which an earlier attempt of this commit wrote `body`, if that may still be named.
 
         SUBTLE! Not below the orphan floor. 1. We write list 8-a, and lose the race for manifest 8. 2. We stall;
@@ -126,7 +133,11 @@ class RunLists:
         and would name it. Test: tests/protocol/test_p23_run_lists.py
         """
         name = self._keys.run_list_id(written.get(body, ""))
-        return name if name is not None and RunListId.number(name) >= orphan_floor else None
+        if name is None or RunListId.number(name) < value.orphan_floor:
+            return None
+        # An attempt whose outcome was unknown may have named it: then it has a life of its own.
+        taken = any(each.id == name for each in (*value.lists, *value.retired_lists))
+        return None if taken else name
 
     def _encoded(self, rows: Iterable[_Row], number: int) -> bytes:
         own = (
@@ -138,64 +149,56 @@ class RunLists:
             topic=self._keys.topic,
             topic_id=self._keys.topic_id,
             partition=self._keys.partition,
-            runs=tuple(_joined(own)),
+            runs=_joined(own),
         )
         return _encoder.encode(file) + b"\n"
 
 
-def whole(value: Manifest, bodies: Mapping[str, bytes]) -> Manifest:
-    """`value`, as it was decoded, with all its runs. `bodies`: its lists, by key. Raises PartMissing, Corrupt."""
-    keys = PartitionKeys(value.topic, value.topic_id, value.partition)
-    listed: list[tuple[_Row, ...]] = []
-    for each in value.lists:
-        key = keys.run_list(each.id)
-        if key not in bodies:
-            raise PartMissing(key)
-        listed.append(_listed(each, bodies[key], key))
-    return _with_runs(value, listed)
-
-
-def _retired(head: Manifest | None, value: Manifest, lists: Iterable[RunList]) -> tuple[RetiredList, ...]:
-    """What is retired once `value`, which is made of `head`, has `lists`. Raises Unavailable if that is too much."""
+def _left_out(head: Manifest | None, number: int, lists: Iterable[RunList]) -> Iterator[RetiredList]:
+    """What is retired by manifest `number`, which follows `head` and has `lists`."""
     stay = frozenset(each.id for each in lists)
-    gone = [
-        RetiredList(id=each.id, bytes=each.bytes, added_at=each.added_at, retired_at=value.id)
-        for each in (() if head is None else head.lists)
-        if each.id not in stay
-    ]
-    retired = (*value.retired_lists, *gone)
-    if gone and len(retired) > RETIRED_LISTS_MAX and not value.sealed:
-        raise Unavailable(f"{value.topic}/{value.partition}: {lists_waiting_text(value)}")
-    return retired
+    for each in () if head is None else head.lists:
+        if each.id not in stay:
+            yield RetiredList(id=each.id, bytes=each.bytes, added_at=each.added_at, retired_at=number)
 
 
-def _listed(each: RunList, body: bytes, key: str) -> tuple[_Row, ...]:
+def _listed(each: RunList, body: bytes, key: str) -> tuple[SortedRun, ...]:
     """What the list `each` holds. Raises Corrupt if this is not it."""
     if len(body) != each.bytes or xxhash.xxh3_64_hexdigest(body) != each.checksum:
         raise Corrupt(f"{key} is damaged (it fails its checksum); nothing was changed. Restore the object", key)
-    rows = _rows(_decoder.decode(body).runs)
-    return tuple(
-        row if row.segment.added_at else row._replace(segment=replace(row.segment, added_at=each.added_at))
-        for row in rows
-    )
+    runs = tuple(replace(run, segments=_dated(run.segments, each.added_at)) for run in _decoder.decode(body).runs)
+    if sum(len(run.segments) for run in runs) != each.segments:
+        raise Corrupt(f"{key} lists another number of segments than its manifest says. Restore the manifest", key)
+    return runs
 
 
-def _with_runs(value: Manifest, listed: Sequence[tuple[_Row, ...]]) -> Manifest:
-    """`value`, whose runs are what `listed` holds and then its own."""
-    if not listed:
-        return replace(value, runs=Runs.of(value.runs))
-    rows = [row for some in listed for row in some]
-    return replace(value, runs=Runs(_joined((*rows, *_rows(value.runs)))))
+def _dated(segments: tuple[SegmentRef, ...], added_at: int) -> tuple[SegmentRef, ...]:
+    if all(segment.added_at for segment in segments):
+        return segments
+    return tuple(segment if segment.added_at else replace(segment, added_at=added_at) for segment in segments)
+
+
+def _own(manifest: Manifest) -> tuple[SortedRun, ...]:
+    """The runs that it lists itself."""
+    return Runs.of(manifest.runs).after(sum(each.segments for each in manifest.lists))
+
+
+def _one_by_one(runs: Iterable[SortedRun]) -> Iterator[SortedRun]:
+    """Neighbours with one id are one run."""
+    for _, some in groupby(runs, key=lambda run: (run.id, run.reaches_to)):
+        first, *others = some
+        yield first if not others else replace(first, segments=sum((run.segments for run in others), first.segments))
 
 
 def _rows(runs: Iterable[SortedRun]) -> Iterator[_Row]:
     return (_Row(run.id, run.reaches_to, segment) for run in runs for segment in run.segments)
 
 
-def _joined(rows: Iterable[_Row]) -> Iterator[SortedRun]:
-    """Neighbours of one run are one run."""
-    for (name, reaches_to), some in groupby(rows, key=lambda row: row[:2]):
-        yield SortedRun(id=name, reaches_to=reaches_to, segments=tuple(row.segment for row in some))
+def _joined(rows: Iterable[_Row]) -> tuple[SortedRun, ...]:
+    return tuple(
+        SortedRun(id=name, reaches_to=reaches_to, segments=tuple(row.segment for row in some))
+        for (name, reaches_to), some in groupby(rows, key=lambda row: row[:2])
+    )
 
 
 def _laid_out(head: Manifest | None, runs: Iterable[SortedRun]) -> list[_Stretch]:

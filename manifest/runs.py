@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 __all__ = ["Key", "Runs", "SegmentRef", "SortedRun"]
 
@@ -81,6 +82,17 @@ class Runs(tuple[SortedRun, ...]):
     def segments(self) -> tuple[SegmentRef, ...]:
         """In their order: the first run's, then the second's."""
         return tuple(segment for run in self for segment in run.segments)
+
+    def after(self, count: int) -> tuple[SortedRun, ...]:
+        """Without the first `count` segments."""
+        left = len(self.segments) - count
+        found: list[SortedRun] = []
+        for run in reversed(self):
+            if left <= 0:
+                break
+            found.append(run if len(run.segments) <= left else replace(run, segments=run.segments[-left:]))
+            left -= len(run.segments)
+        return tuple(reversed(found))
 
     @cached_property
     def ids(self) -> frozenset[str]:

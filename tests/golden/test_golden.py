@@ -24,9 +24,10 @@ from lithify.manifest.model import (
     TopicFile,
     WarehouseFile,
 )
-from lithify.manifest.run_lists import RunListFile, whole
+from lithify.manifest.run_lists import RunListFile
 from lithify.store.errors import Corrupt, InvalidRequest
 from tests.golden import make_files
+from tests.lists import whole
 
 FOLDER = Path(__file__).parent
 KINDS: dict[str, type[Numbered]] = {

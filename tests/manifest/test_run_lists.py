@@ -1,20 +1,23 @@
 """Run lists (docs/rfcs/0027): how a manifest's runs are laid out in them, and that nothing of it shows in memory."""
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
 
 from lithify.manifest.codec import decode, encode
+from lithify.manifest.edits import Refused
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.keys import PartitionKeys, RunListId
 from lithify.manifest.list_rules import list_problems
-from lithify.manifest.model import FORMAT, FORMAT_HOMES, FORMAT_LISTS, Manifest, SegmentRef, SortedRun
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, FORMAT_LISTS, Manifest, RetiredList, SegmentRef, SortedRun
 from lithify.manifest.parts import PartMissing
-from lithify.manifest.run_lists import INLINE_MAX, LIST_MAX, RunLists, whole
+from lithify.manifest.run_lists import INLINE_MAX, LIST_MAX, RunLists
 from lithify.manifest.runs import Runs
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, Unavailable
 from tests.everyday import seeds
+from tests.lists import whole
 from tests.refs import l0_ref, segment_ref
 
 KEYS = PartitionKeys("t", "0123456789abcdef", 0)
@@ -29,6 +32,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", FULL)
 
 
+def divided(
+    head: Manifest, value: Manifest, written: dict[bytes, str] | None = None
+) -> tuple[Manifest, Mapping[str, bytes]]:
+    made = LISTS.divided(head, value, written or {})
+    assert isinstance(made, tuple)
+    return made
+
+
 class Chain:
     """Manifests of which each follows from the last, as they are stored."""
 
@@ -40,7 +51,7 @@ class Chain:
     def commit(self, head: Manifest, *, number: int | None = None, written: dict[bytes, str] | None = None) -> Manifest:
         number = number or self.head.id + 1
         value = replace(head, id=number, nonce=f"{number:016x}")
-        value, bodies = LISTS.divided(self.head, value, written or {})
+        value, bodies = divided(self.head, value, written)
         self.bodies |= bodies
         self.written += [each.segments for each in value.lists if KEYS.run_list(each.id) in bodies]
         self.head = value
@@ -163,11 +174,11 @@ def test_a_list_is_the_same_whatever_number_it_is_written_for() -> None:
     """A commit that loses races would else write its lists again each time, and lose the next race meanwhile."""
     chain = Chain()
     runs = (SortedRun(id="r", segments=tuple(segment(i, 2) for i in names(0, 6))),)
-    value, bodies = LISTS.divided(chain.head, replace(chain.head, id=2, nonce="a" * 16, runs=runs), {})
+    value, bodies = divided(chain.head, replace(chain.head, id=2, nonce="a" * 16, runs=runs), {})
     written = {body: key for key, body in bodies.items()}
     rival = replace(EMPTY, id=2, nonce="b" * 16)
     runs = (replace(runs[0], segments=tuple(replace(s, added_at=3) for s in runs[0].segments)),)
-    again, bodies = LISTS.divided(rival, replace(rival, id=3, nonce="c" * 16, runs=runs), written)
+    again, bodies = divided(rival, replace(rival, id=3, nonce="c" * 16, runs=runs), written)
     assert bodies == {}
     assert [each.id for each in again.lists] == [each.id for each in value.lists]
     assert again.lists[0].added_at == 3
@@ -180,11 +191,11 @@ def test_a_list_is_the_same_whatever_number_it_is_written_for() -> None:
 def test_what_a_sweep_may_have_taken_is_written_anew() -> None:
     chain = Chain()
     runs = (SortedRun(id="r", segments=tuple(segment(i, 2) for i in names(0, 6))),)
-    _, bodies = LISTS.divided(chain.head, replace(chain.head, id=2, nonce="a" * 16, runs=runs), {})
+    _, bodies = divided(chain.head, replace(chain.head, id=2, nonce="a" * 16, runs=runs), {})
     written = {body: key for key, body in bodies.items()}
     head = replace(EMPTY, id=9, nonce="b" * 16, orphan_floor=3)
     runs = (replace(runs[0], segments=tuple(replace(s, added_at=10) for s in runs[0].segments)),)
-    value, bodies = LISTS.divided(head, replace(head, id=10, nonce="c" * 16, runs=runs), written)
+    value, bodies = divided(head, replace(head, id=10, nonce="c" * 16, runs=runs), written)
     assert [RunListId.number(each.id) for each in value.lists] == [10]
     assert len(bodies) == 1
 
@@ -263,3 +274,64 @@ def test_an_edit_of_a_whole_manifest_is_checked_as_ever() -> None:
     bad = replace(chain.head, id=chain.head.id + 1, lists=())
     with pytest.raises(Corrupt, match="lists stay while the runs do"):
         check_manifest(chain.head, bad)
+
+
+def test_a_manifest_whose_runs_are_known_has_what_is_known_of_them() -> None:
+    """Another process appends: its manifest has the same runs, and nothing is computed anew."""
+    chain = Chain()
+    known = chain.runs(names(0, INLINE_MAX + 5), names(1_000, 3))
+    rival = chain.commit(replace(known, l0=(l0_ref("009999", 9_999),)))
+    read = whole(decode(Manifest, encode(rival), "m", rival.id), {}, known)
+    assert read == rival
+    assert read.runs is known.runs
+
+
+@pytest.mark.usefixtures("small")
+def test_only_lists_that_are_not_known_are_read() -> None:
+    chain = Chain()
+    known = chain.runs(names(0, 8), names(100, 8))
+    made = chain.runs(names(0, 8), names(200, 8))
+    (fresh,) = {each.id for each in made.lists} - {each.id for each in known.lists}
+    bodies = {KEYS.run_list(fresh): chain.bodies[KEYS.run_list(fresh)]}
+    assert whole(decode(Manifest, encode(made), "m", made.id), bodies, known) == made
+
+
+def test_too_many_lists_that_wait_for_collection_refuse_a_commit_of_this_head(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be an old one: a refusal is held against the newest head before it counts (P2)."""
+    monkeypatch.setattr("lithify.manifest.run_lists.RETIRED_LISTS_MAX", 1)
+    chain = Chain()
+    chain.runs(names(0, 8))
+    chain.runs(names(10, 8))
+    value = replace(chain.head, id=chain.head.id + 1, nonce="d" * 16, runs=tuple(chain.head.runs[:-1]))
+    refused = LISTS.divided(chain.head, value, {})
+    assert isinstance(refused, Refused)
+    assert isinstance(refused.error, Unavailable)
+    assert "1 replaced run lists wait for collection: run 'lithify gc run'" in str(refused.error)
+    assert isinstance(LISTS.divided(chain.head, replace(value, sealed=True), {}), tuple)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_an_attempt_may_have_named_is_written_anew() -> None:
+    """Its outcome was unknown: the list may be in manifests, and have been retired since."""
+    chain = Chain()
+    runs = (SortedRun(id="r", segments=tuple(segment(i, 2) for i in names(0, 6))),)
+    value, bodies = divided(chain.head, replace(chain.head, id=2, nonce="a" * 16, runs=runs))
+    written = {body: key for key, body in bodies.items()}
+    retired = RetiredList(id=value.lists[0].id, bytes=1, added_at=2, retired_at=3)
+    head = replace(EMPTY, id=3, nonce="b" * 16, retired_lists=(retired,))
+    runs = (replace(runs[0], segments=tuple(replace(s, added_at=4) for s in runs[0].segments)),)
+    again, bodies = divided(head, replace(head, id=4, nonce="c" * 16, runs=runs), written)
+    assert len(bodies) == 1
+    assert again.lists[0].id != value.lists[0].id
+
+
+def test_a_list_of_another_length_than_its_manifest_says_is_refused(small: None) -> None:
+    """By hand: the manifest's own checksum is gone then."""
+    chain = Chain()
+    made = chain.runs(names(0, 6))
+    stored = decode(Manifest, encode(made), "m", made.id)
+    wrong = replace(stored, lists=(replace(stored.lists[0], segments=5),))
+    with pytest.raises(Corrupt, match="another number of segments than its manifest says"):
+        whole(wrong, chain.bodies)

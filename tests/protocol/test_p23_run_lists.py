@@ -16,7 +16,7 @@ from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT_LISTS, Manifest, RetiredList
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AccessDenied, Corrupt, Unavailable
-from lithify.store.port import Get, Outcome, Request
+from lithify.store.port import Delete, Get, Outcome, Request
 from tests.interleave import World
 from tests.protocol.days import Partition, is_list, lists_there, old_partition
 from tests.protocol.scene import (
@@ -104,13 +104,40 @@ def test_where_a_list_cannot_be_stored_nothing_is_committed() -> None:
     before = world.alone(PartitionFiles(KEYS).head())
     held = compacting(world, files, epoch)
     held.until(creates_list)
-    with pytest.raises(AccessDenied):
-        held.fail(AccessDenied("no right to write"))
+    held.fail(AccessDenied("no right to write"))
+    with pytest.raises(AccessDenied, match="no right to write"):
+        held.end()
     held = compacting(world, files, epoch)
     with pytest.raises(Unavailable, match="no certain answer"):
         held.end_in_silence()
     assert world.alone(PartitionFiles(KEYS).head()) == before
     assert not lists_there(world)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_was_stored_of_the_lists_goes_if_the_rest_cannot_be(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk they would take the room that a deletion of the topic needs. Who may not delete leaves them to the
+    sweep."""
+    partition = Partition()
+    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 8)
+    partition.append()
+    partition.compact()
+    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", 1)
+    partition.append()
+    world = partition.world
+    held = compacting(world, partition.files, partition.epoch)
+    made = creates_in(held.until(creates_list))
+    assert len(made) == 2
+    last = made[-1].key
+    held.answers(lambda request: Unavailable("the disk is full") if getattr(request, "key", "") == last else None)
+    assert made[0].key in world.objects
+    held.until(lambda request: isinstance(request, Delete))
+    with pytest.raises(Unavailable, match="the disk is full"):
+        held.fail(AccessDenied("no right to delete")) if refused else held.end()
+    assert (made[0].key in world.objects) == refused
 
 
 def test_a_commit_that_loses_a_race_names_the_list_that_it_has_stored() -> None:
@@ -196,7 +223,9 @@ def test_a_dead_manifest_without_its_list_is_no_damage() -> None:
     partition.collect(4)
     assert not gone & lists_there(partition.world)
     partition.world.objects[KEYS.manifest.key(number)] = body  # its deletion did not arrive
-    assert partition.world.alone(PartitionFiles(KEYS).manifest.read(number)) is None
+    found = partition.world.alone(PartitionFiles(KEYS).manifest.read(number))
+    assert found.value is None
+    assert KEYS.run_list_id(found.lacks) in gone
 
 
 def test_a_replaced_list_goes_after_its_grace_period_and_no_earlier() -> None:

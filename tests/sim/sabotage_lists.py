@@ -35,15 +35,15 @@ OF_LISTS = (
         "a list that a sweep may have taken is named",
         "P23",
         "manifest/run_lists.py",
-        "if name is not None and RunListId.number(name) >= orphan_floor else None",
-        "if name is not None else None",
+        "        if name is None or RunListId.number(name) < value.orphan_floor:\n",
+        "        if name is None:\n",
         focus="standing still",
     ),
     Sabotage(
         "each attempt of a commit writes its lists anew",
         "P23",
         "manifest/run_lists.py",
-        "            name = self._written_as(body, written, value.orphan_floor)\n",
+        "            name = self._written_as(body, written, value)\n",
         "            name = None\n",
         test=LISTS + "test_a_commit_that_loses_a_race_names_the_list_that_it_has_stored",
     ),
@@ -53,6 +53,7 @@ OF_LISTS = (
         "manifest/run_lists.py",
         "replace(row.segment, added_at=0)) if row.segment.added_at == number else row",
         "replace(row.segment, added_at=0)) if not row.segment.added_at else row",
+        test="tests/manifest/test_run_lists.py::test_a_list_is_the_same_whatever_number_it_is_written_for",
     ),
     Sabotage(
         "a list that changed stays",
@@ -65,8 +66,8 @@ OF_LISTS = (
         "a list that is named no more is not retired",
         "P23",
         "manifest/run_lists.py",
-        "        if each.id not in stay\n    ]\n    retired = ",
-        "        if each.id not in stay and False\n    ]\n    retired = ",
+        "        if each.id not in stay:\n            yield RetiredList",
+        "        if each.id not in stay and False:\n            yield RetiredList",
     ),
     Sabotage(
         "runs that are divided stay apart",
@@ -80,8 +81,8 @@ OF_LISTS = (
         "a reader takes a list that another manifest names",
         "P23",
         "manifest/run_lists.py",
-        "        return _with_runs(value, [known[each.id] for each in value.lists])\n",
-        "        return _with_runs(value, [*known.values()])\n",
+        "        listed = (run for each in value.lists for run in known[each.id])\n",
+        "        listed = (run for each in known for run in known[each])\n",
     ),
     Sabotage(
         "a damaged list is read",
@@ -96,8 +97,8 @@ OF_LISTS = (
         "a dead manifest without its list is damage",
         "P23",
         "manifest/commit.py",
-        "            if version.number <= await self._dead():\n",
-        "            if version.number <= 0 * await self._dead():\n",
+        "        if version.lacks and version.number > await self._dead():\n",
+        "        if version.lacks:\n",
         focus="let go",
         test=LISTS + "test_a_dead_manifest_without_its_list_is_no_damage",
     ),
@@ -107,9 +108,9 @@ OF_LISTS = (
         "manifest/commit.py",
         "                attempt.open_number, attempt.nonce = before\n"
         "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n"
-        "                whole = await self._completed(rival)\n",
+        "                rival = await self._dead_or_whole(await self._with_parts(rival))\n",
         "                attempt.open_number = number\n"
-        "                whole = await self._completed(rival)\n"
+        "                rival = await self._dead_or_whole(await self._with_parts(rival))\n"
         "                attempt.open_number, attempt.nonce = before\n"
         "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n",
         test=LISTS + "test_a_rival_whose_list_cannot_be_read_leaves_no_doubt_about_an_append",
@@ -180,8 +181,8 @@ OF_LISTS = (
         "a manifest whose list is gone counts as looked at",
         "P23",
         "gc/unpinned.py",
-        "            await self._must_be_gone(number)\n",
-        "",
+        "    if version is not None and version.lacks:\n",
+        "    if version is not None and version.lacks and False:\n",
         focus="let go",
         test=PINS + "test_a_manifest_whose_list_a_sweep_took_is_not_said_to_be_looked_at",
     ),
@@ -229,5 +230,29 @@ OF_LISTS = (
         "        return replace(value, format=value.format_needed), bodies\n",
         "        return value, bodies\n",
         test="tests/manifest/test_run_lists.py::test_a_long_run_is_in_lists_and_nothing_of_that_shows_in_memory",
+    ),
+    Sabotage(
+        "what was stored of the lists stays if the rest cannot be",
+        "P23",
+        "manifest/parts.py",
+        "            await Delete(tuple(bodies))\n",
+        "            pass\n",
+        test=LISTS + "test_what_was_stored_of_the_lists_goes_if_the_rest_cannot_be",
+    ),
+    Sabotage(
+        "a list that an earlier attempt may have named is named again",
+        "P23",
+        "manifest/run_lists.py",
+        "        return None if taken else name\n",
+        "        return name\n",
+        test="tests/manifest/test_run_lists.py::test_what_an_attempt_may_have_named_is_written_anew",
+    ),
+    Sabotage(
+        "runs that are known are looked into again",
+        "P23",
+        "manifest/run_lists.py",
+        "if near is not None and value.lists == near.lists and value.runs == _own(near):",
+        "if near is not None and value.lists == near.lists and value.runs is near:",
+        test="tests/manifest/test_run_lists.py::test_a_manifest_whose_runs_are_known_has_what_is_known_of_them",
     ),
 )
