@@ -33,6 +33,7 @@ _POLICIES = {
     "compact": {"cleanup.policy": "compact"},
     "compact,delete": {"cleanup.policy": "compact,delete", "retention.bytes": "10000000"},
 }
+_OF_WIDE = {"delete": {"cleanup.policy": "delete"}}  # whose runs are not merged once they are large
 
 
 class Deciding(msgspec.Struct, frozen=True):
@@ -53,11 +54,11 @@ class Deciding(msgspec.Struct, frozen=True):
 
 def deciding() -> list[Deciding]:
     found = [_one(policy, *_manifest(l0, runs)) for l0, runs in _SIZES for policy in _POLICIES]
-    return found + [_one("compact", *_wide(each)) for each in (SEGMENTS, 1)]
+    return [*found, _one("compact", *_wide(SEGMENTS)), _one("delete", *_wide(1))]
 
 
 def _one(policy: str, manifest: Manifest, now_ms: int) -> Deciding:
-    config = parse(_POLICIES[policy])
+    config = parse((_POLICIES | _OF_WIDE)[policy])
     manifest = replace(manifest, retention=retention_of(config))
     append = Append(_segment(10**9), l0_segments_max=10**9)
     return Deciding(

@@ -163,16 +163,15 @@ class _Books:
         self._held = held = reading.held
         self.units = units(manifest)
         self.droppable = droppable(manifest, floor, held)
-        free = (u for u in self.units if not held or held.isdisjoint(s.id for s in u.segments))
-        self._free = frozenset(u.id for u in free)
-        self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
+        taken = (u for u in self.units if not held.isdisjoint(s.id for s in u.segments)) if held else ()
+        self._taken = frozenset(u.id for u in taken)  # by active jobs
+        self.old: Sequence[Unit] = self.units
         self.clean_bytes = self.dirty_bytes = self.young_bytes = 0
         self.dirty_ratio = 0.0
         self.oldest_dirty_ms: int | None = None
         if config.compacted:
+            self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
             self._weigh()
-        else:
-            self.old = self.units
         self._old_to = max((u.max_offset for u in self.old), default=-1)
 
     def _weigh(self) -> None:
@@ -214,7 +213,7 @@ class _Books:
 
     def _clean(self, debt: DebtName, reason: str) -> Due | NotDue:
         # A clean includes every unit below its boundary, so it waits for running jobs instead of avoiding their units.
-        if any(unit.id not in self._free for unit in self.old):
+        if any(unit.id in self._taken for unit in self.old):
             cleaning = self._cleaning
             what = f"under way: job {cleaning}" if cleaning else "waiting for the jobs that hold some of its inputs"
             return NotDue(debt.text, f"{reason}; {what}")
@@ -273,7 +272,7 @@ class _Books:
             told = f"{counted(count, 'L0 segment')}: appends slow down at {slows_from(most)} and stop at {most}"
             return NotDue(DebtName.L0_PRESSURE.text, told)
         old = frozenset(unit.id for unit in self.old)
-        free = [u for u in self.units if not u.is_run and u.id in self._free]
+        free = [u for u in self.units if not u.is_run and u.id not in self._taken]
         groups = [[u for u in free if u.id in old], [u for u in free if u.id not in old]]
         chosen = max(groups, key=len)
         if not chosen:
@@ -282,7 +281,7 @@ class _Books:
         return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:
-        free = [u for u in self.old if not u.is_run and u.id in self._free]
+        free = [u for u in self.old if not u.is_run and u.id not in self._taken]
         loose = [u for u in self.old if not u.is_run]
         least = self._config.l0_segments_tier
         told = counted(len(loose), "L0 segment")
@@ -295,7 +294,7 @@ class _Books:
     def _tier_crowded_runs(self) -> Due | NotDue:
         """If tiers of L0 are always due, no other work would limit the number of runs."""
         least = RUNS_CROWDED_TIERS * self._config.runs_tier
-        most = max(self._run_steps(), key=len, default=())
+        most = max(self._run_steps, key=len, default=())
         told = f"{counted(len(most), 'run')} of similar size"
         if len(most) < least:
             return NotDue(DebtName.RUNS_PRESSURE.text, f"{told}; urgent at {least}")
@@ -303,7 +302,7 @@ class _Books:
 
     def _tier_runs(self) -> Due | NotDue:
         least = self._config.runs_tier
-        steps = self._run_steps()
+        steps = self._run_steps
         full = [step for step in steps if len(step) >= least]
         best = next((step for step in full if not self._soon_cleaned(step)), None)
         if best is not None:
@@ -323,6 +322,7 @@ class _Books:
         size = sum(unit.bytes for unit in chosen)
         return Due(DebtName.COLD, chosen, f"{counted(len(chosen), 'segment')} ({size} bytes) may go to {told(home)}")
 
+    @cached_property
     def _run_steps(self) -> list[Sequence[Unit]]:
         """The runs on each size step: the old among themselves, and the young ones, which l0-pressure has made."""
         return [runs[first:end] for runs in (self._runs, self._young_runs) for first, end in steps(runs)]
@@ -341,16 +341,17 @@ class _Books:
         """What `tier` may merge. In a compacted topic not the clean run: all of it would be dirty again. In others no
         run as large as an output: reading in offset order would still open as many objects. Nor one that has moved to
         the cold home: it would come back."""
-        runs = [u for u in self.old if u.is_run and u.id in self._free]
+        runs = [u for u in self.old if u.is_run and u.id not in self._taken]
         if self._config.compacted:
             return [run for run in runs if not self._clean_already(run)]
-        full = [at for at, run in enumerate(runs, 1) if run.bytes >= self._config.output_bytes or lies_elsewhere(run)]
+        output_bytes = self._config.output_bytes
+        full = [at for at, run in enumerate(runs, 1) if run.bytes >= output_bytes or lies_elsewhere(run)]
         return runs[max(full, default=0) :]
 
     @property
     def _young_runs(self) -> Sequence[Unit]:
         """If the lag was raised, a clean run may be young; it is left out here too."""
-        runs = [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id in self._free]
+        runs = [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id not in self._taken]
         return [run for run in runs if not self._clean_already(run)]
 
     def _clean_already(self, unit: Unit) -> bool:

@@ -19,8 +19,10 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
     old = {unit.id for unit in debt.cleanable}
     takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
 
+    latest_ms = latest_cleanable_ms(config, now_ms)
+
     def reason(unit: Unit) -> str:
-        if not held.isdisjoint(s.id for s in unit.segments):
+        if held and not held.isdisjoint(s.id for s in unit.segments):
             return "an active job holds it"
         if unit.max_offset < debt.log_start_offset:
             return "below the log start offset: a drop retires it"
@@ -29,7 +31,7 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
         if unit.id in old:
             clean = config.compacted and is_clean(unit, manifest.cleaned_to)
             return "already clean" if clean else "no work that is due needs it"
-        if unit.max_timestamp_ms > latest_cleanable_ms(config, now_ms):
+        if unit.max_timestamp_ms > latest_ms:
             wait_ms = unit.max_timestamp_ms + config.min_compaction_lag_ms - now_ms
             return f"younger than min.compaction.lag.ms, for another {span_text(wait_ms)}"
         return "it comes after one that is younger than min.compaction.lag.ms"

@@ -1,15 +1,17 @@
 """References to segments, and the runs that they make. Pure: frozen structs, and what is computed of them once."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 __all__ = ["Key", "Runs", "SegmentRef", "SortedRun"]
+
+T = TypeVar("T")
 
 Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
 
@@ -77,6 +79,13 @@ class Runs(tuple[SortedRun, ...]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Runs, (tuple(self),)
+
+    def kept(self, compute: Callable[["Runs"], T]) -> T:
+        """What `compute` makes of these runs, and of nothing else; computed once."""
+        known: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
+        if compute not in known:
+            known[compute] = compute(self)
+        return known[compute]
 
     @cached_property
     def segments(self) -> tuple[SegmentRef, ...]:

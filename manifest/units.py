@@ -1,12 +1,16 @@
 """What compaction takes as a whole: an L0 segment, or a sorted run, with totals over its segments. Pure."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 
 from lithify.manifest.model import Manifest, SegmentRef
+from lithify.manifest.runs import Runs
 
 __all__ = ["Unit", "segments_of", "unit_of", "units"]
+
+_MIN_OFFSET = attrgetter("min_offset")
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +35,12 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 def units(manifest: Manifest) -> tuple[Unit, ...]:
     """Runs and L0 segments by smallest offset."""
-    found = [unit_of(run.id, True, run.segments) for run in manifest.runs]
-    found += [unit_of(segment.id, False, (segment,)) for segment in manifest.l0]
-    return tuple(sorted(found, key=lambda unit: unit.min_offset))
+    loose = (unit_of(segment.id, False, (segment,)) for segment in manifest.l0)
+    return tuple(sorted((*Runs.of(manifest.runs).kept(_of_runs), *loose), key=_MIN_OFFSET))
+
+
+def _of_runs(runs: Runs) -> tuple[Unit, ...]:
+    return tuple(unit_of(run.id, True, run.segments) for run in runs)
 
 
 def segments_of(chosen: Iterable[Unit]) -> tuple[SegmentRef, ...]:

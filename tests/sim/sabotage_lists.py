@@ -38,6 +38,7 @@ OF_LISTS = (
         "        if name is None or RunListId.number(name) < value.orphan_floor:\n",
         "        if name is None:\n",
         focus="standing still",
+        test=LISTS + "test_a_list_that_a_sweep_may_have_taken_is_not_named",
     ),
     Sabotage(
         "each attempt of a commit writes its lists anew",
