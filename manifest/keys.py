@@ -167,7 +167,7 @@ class PartitionKeys(msgspec.Struct, frozen=True):
         return name if SegmentId.is_one(name) else None
 
     def run_list(self, name: str) -> str:
-        """Beside the manifests, so that whoever may read, write or delete these may do so with it."""
+        """Beside the manifests."""
         return f"{self.manifest.prefix}{name}.runs"
 
     def run_list_id(self, key: str) -> str | None:

@@ -12,7 +12,7 @@ import lithify
 from lithify.admin.verify import Verifier, local_checks
 from tests.e2e.workload import CONFIG, Workload, scanned
 
-ORDER = ("*.topic", "*.boundary", "*.compactor", "*.manifest", "*.parquet")
+ORDER = ("*.topic", "*.boundary", "*.compactor", "*.manifest", "*.runs", "*.parquet")
 
 
 def steps(warehouse: Path, backup: Path) -> Iterator[str]:
@@ -32,7 +32,8 @@ def damage(warehouse: lithify.Warehouse) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_copy_that_is_taken_at_work_is_whole(tmp_path: Path) -> None:
+def test_a_copy_that_is_taken_at_work_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
     warehouse = lithify.open(str(tmp_path / "warehouse"))
     users = warehouse.create_topic("users", 1, {**CONFIG, "min.cleanable.dirty.ratio": 0}).partition(0)
     workload = Workload(1)

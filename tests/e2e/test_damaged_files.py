@@ -6,6 +6,7 @@ the file restored all is as it was.
 """
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -27,7 +28,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.walk import topics_found
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import new_id
-from lithify.store.errors import Unavailable
+from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
 from lithify.store.port import Object
@@ -35,7 +36,7 @@ from tests.clock import HandClock
 from tests.log.compaction import files_of
 
 GRACE_MS = 60_000
-CHAINS = ("manifest", "compactor", "boundary", "topic")
+CHAINS = ("manifest", "compactor", "boundary", "topic", "runs")  # and run lists, which a manifest needs
 SEEDS_A_TEST = 22
 ROUNDS = 6  # of what chance decides
 RECORDS = 6
@@ -55,10 +56,12 @@ DAMAGES: dict[str, Damage] = {
     "cut": lambda body, dice: body[: dice.randrange(len(body) - 1)],
     "empty": lambda body, dice: b"",
     "zeros": lambda body, dice: bytes(len(body)),
-    "not UTF-8": lambda body, dice: body.replace(b'"nonce":"', b'"nonce":"\xff', 1),
+    "not UTF-8": lambda body, dice: body.replace(b'"topic_id":"', b'"topic_id":"\xff', 1),
     "nested": lambda body, dice: b'{"a":' * 5_000,
-    "a huge number": lambda body, dice: body.replace(b'"committed_at_ms":', b'"committed_at_ms":' + b"9" * 5_000, 1),
-    "another type": lambda body, dice: body.replace(b'"format":1', b'"format":[1]', 1),
+    "a huge number": lambda body, dice: re.sub(
+        rb'"(committed_at_ms|min_offset)":', rb"\g<0>" + b"9" * 5_000, body, count=1
+    ),
+    "another type": lambda body, dice: re.sub(rb'"format":[0-9]', b'"format":[1]', body, count=1),
     "a newer format": lambda body, dice: b'{"kind":"any","format":99,"id":1}',
     "another partition's": lambda body, dice: encode(
         Manifest(format=FORMAT, id=7, nonce="n", topic="t", topic_id="i", partition=0)
@@ -123,8 +126,8 @@ class Town:
     def newest(self, chain: str) -> str:
         prefix = TopicKeys("bad").config.prefix
         if chain != "topic":
-            prefix = getattr(files_of(self.warehouse, "bad").keys, chain).prefix
-        return max(self.objects(prefix))
+            prefix = getattr(files_of(self.warehouse, "bad").keys, "manifest" if chain == "runs" else chain).prefix
+        return max(key for key in self.objects(prefix) if key.endswith(f".{chain}"))
 
     def replace(self, key: str, body: bytes) -> bytes:
         found = self.warehouse.store.get(key)
@@ -152,6 +155,11 @@ def settled() -> Town:
     town.clock.now_ms, town.records = first.clock.now_ms, first.records
     _objects(town.warehouse).update(_objects(first.warehouse))
     return town
+
+
+@pytest.fixture(autouse=True)
+def _all_runs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
 
 
 PLACES = (("bad", 0), ("bad", 1), ("good", 0), ("zz", 0))
@@ -245,6 +253,20 @@ def _or_soak(first: int) -> object:
 def test_one_damaged_file_is_one_damaged_partition(first: int) -> None:
     for seed in SEEDS[first : first + SEEDS_A_TEST]:
         play(seed)
+
+
+@pytest.mark.slow
+def test_a_run_list_that_is_gone_is_one_damaged_partition() -> None:
+    town = settled()
+    key = town.newest("runs")
+    body = town.replace(key, b"")
+    town.warehouse.store.delete([key])
+    examine(town, "runs")
+    with pytest.raises(Corrupt, match=rf"{key} is missing, and bad/.*manifest needs it; nothing was changed. Restore"):
+        town.scan("bad", 0)
+    town.warehouse.store.put(key, body)
+    assert len(town.scan("bad", 0)) == 4
+    assert [part.fault for part in town.collect(sweep=True).partitions if part.fault] == []
 
 
 def entries(logged: LogCapture, level: str) -> list[str]:

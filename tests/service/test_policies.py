@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "policies"
 PREFIX = "warehouse"
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0}
 KINDS = {
-    r".*\.(manifest|boundary|compactor|topic|witness)": r"\1",
+    r".*\.(manifest|runs|boundary|compactor|topic|witness)": r"\1",
     r".*\.parquet": "segment",
     r"@warehouse/.*": "warehouse",
     r"@ended/.*": "ended",
@@ -34,25 +34,26 @@ KINDS = {
 }
 
 # Who may do what to which object; whatever is not here is refused.
-_LOG = {"manifest", "boundary", "topic", "clock", "probe"}
+_LOG = {"manifest", "runs", "boundary", "topic", "clock", "probe"}
 _ALL = {*_LOG, "compactor", "segment"}
 GRANTS: dict[str, dict[str, set[str]]] = {
     "producer": {"get": _LOG, "put": {"manifest", "segment", "probe"}, "delete": {"probe"}},
     "reader": {"get": _ALL, "put": {"probe"}, "delete": {"probe"}},
     "compactor": {
         "get": {*_ALL, "witness"},
-        "put": {"manifest", "compactor", "segment", "witness", "probe"},
+        "put": {"manifest", "runs", "compactor", "segment", "witness", "probe"},
         "delete": {"probe"},
     },
     "collector": {
         "get": {*_ALL, "witness"} - {"segment"},
         "put": {"manifest", "boundary", "ended", "probe"},
-        "delete": {"manifest", "compactor", "boundary", "segment", "witness", "ended", "probe"},
+        "delete": {"manifest", "runs", "compactor", "boundary", "segment", "witness", "ended", "probe"},
     },
     "dashboard": {"get": {*_ALL, "witness", "ready"}, "put": {"probe"}, "delete": {"probe"}},
 }
 KEYS = {
     "manifest": "users/0123456789abcdef/00000/manifest/00000000000000000001.manifest",
+    "runs": "users/0123456789abcdef/00000/manifest/00000000000000000001-0123456789abcdef-0.runs",
     "boundary": "users/0123456789abcdef/00000/boundary/00000000000000000001.boundary",
     "compactor": "users/0123456789abcdef/00000/compactor/00000000000000000001.compactor",
     "topic": "users/config/00000000000000000001.topic",
@@ -80,6 +81,11 @@ def users(rgw: Rgw) -> Iterator[dict[str, Endpoint]]:
     yield found
     for each in found.values():
         each.close()
+
+
+@pytest.fixture(autouse=True)
+def _all_runs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
 
 
 @pytest.fixture
