@@ -3,12 +3,8 @@
 import msgspec
 
 from lithify.admin.partitions import partition_at
-from lithify.manifest.codec import decode
-from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import Manifest
-from lithify.manifest.parts import PartMissing
-from lithify.manifest.run_lists import RunLists
 from lithify.store.errors import NotFound
 from lithify.store.port import Get, Object
 
@@ -26,19 +22,16 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def whole_manifest(known: KnownPartitions, topic: str, partition: int, number: int | None) -> Manifest:
-    """With all its runs. Raises Corrupt; InvalidRequest if a later lithify wrote it; NotFound if it was collected,
-    perhaps in part."""
-    stored = manifest_file(known, topic, partition, number)
-    value = decode(Manifest, stored.body, stored.key, stored.number)
-    lists = RunLists(PartitionKeys(value.topic, value.topic_id, value.partition))
-    try:
-        return known.driver.run(lists.whole(value, None))
-    except PartMissing as missing:
-        raise NotFound(
-            f"{missing.key}, a run list of {stored.key}, does not exist. If the manifest is dead, it was "
-            "garbage-collected; 'lithify verify' tells whether it is damage",
-            missing.key,
-        ) from None
+    """With all its runs. Raises Corrupt; InvalidRequest if a later lithify wrote it; NotFound if it is newer than the
+    head, or was collected."""
+    keys = partition_at(known, topic, partition).keys
+    if number is None:
+        return known.run(keys, lambda files: files.head())
+    found = known.run(keys, lambda files: files.manifest.read(number))
+    key = keys.manifest.key(number)
+    if found is None or found.value is None:
+        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
+    return found.value
 
 
 def manifest_file(known: KnownPartitions, topic: str, partition: int, number: int | None) -> ManifestFile:

@@ -132,9 +132,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def oldest_waiting(manifest: Manifest) -> int | None:
-    """The manifest that replaced the oldest segment which waits and which no checkpoint keeps; None: there is none."""
+    """The manifest that replaced the oldest segment or run list which waits and which no checkpoint keeps; None: there
+    is none."""
     pins = by_manifest(manifest.checkpoints)
-    return min((it.retired_at for it in manifest.retired if pinning(it, pins) is None), default=None)
+    return min((it.retired_at for it in manifest.replaced if pinning(it, pins) is None), default=None)
 
 
 def surveyed(reading: Reading, debt: Debt, waits_since_ms: int | None, appended_ms: int) -> PartitionSurvey:

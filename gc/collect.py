@@ -100,8 +100,7 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     """
     boundary = await files.boundary.refresh()
     manifest = await files.head()
-    replaced = (*manifest.retired, *manifest.retired_lists)
-    if not dry_run and any(retired.retired_at == manifest.id for retired in replaced):
+    if not dry_run and any(retired.retired_at == manifest.id for retired in manifest.replaced):
         # The boundary stays below the head, so segments retired by the head itself wait for a successor, which an idle
         # partition would never get.
         dead = boundary.value.manifest if boundary.value else 0
@@ -131,24 +130,23 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
     forgotten = frozenset(r.id for r in going if where(files.keys, r) not in stay)
     forgotten |= frozenset(r.id for r in lists if Where(HERE, files.keys.run_list(r.id)) not in stay)
     looked_at = left.looked_at(stay)
-    handed = handed_over(manifest.retired, manifest.checkpoints, dead, files.homes)
-    handed_lists = handed_over(manifest.retired_lists, manifest.checkpoints, dead, files.homes)
+    handed = handed_over(manifest.replaced, manifest.checkpoints, dead, files.homes)
     freed += [file for number, file in left.files.items() if number in looked_at]
     freed += left.lists_of(looked_at)
     if not dry_run:
         lapsed = any(ran_out(upload, now_ms) for upload in manifest.uploads)
-        if forgotten or over or looked_at or handed or handed_lists or raises or lapsed:
+        if forgotten or over or looked_at or handed or raises or lapsed:
             forget = Collect(dead, forgotten, over, looked_at, homes=files.homes, always=raises)
             await files.manifest.commit(forget)
         refused += await delete(freed)
     kept = [*left.kept, *(await _waiting(files, manifest, grace_ms, forgotten) if dry_run else ())]
-    quiet = not (garbage or looked_at or freed or over or handed or handed_lists or full or refused)
+    quiet = not (garbage or looked_at or freed or over or handed or full or refused)
     return Pass(
         deleted=gone([*garbage, *freed], refused),
         refused=tuple(refused),
         kept=tuple(kept),
         boundary=dead,
-        waiting=len(manifest.retired) - len(going) - len(handed),
+        waiting=sum(r.id not in handed for r in manifest.retired) - len(going),
         checkpoints_expired=len(over),
         rests_until_ms=_rests_until(files, manifest, boundary.value, now_ms) if quiet else None,
         finished=manifest.sealed
@@ -159,12 +157,11 @@ async def collect(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False
 
 def _has_waiting(manifest: Manifest) -> bool:
     """Whether a sealed partition still has something to collect that its manifest knows of."""
-    replaced = manifest.retired or manifest.retired_lists
-    return bool(replaced or manifest.checkpoints or manifest.unpinned or manifest.homes)
+    return bool(manifest.replaced or manifest.checkpoints or manifest.unpinned or manifest.homes)
 
 
 def _rests_until(files: PartitionFiles, manifest: Manifest, boundary: Boundary | None, now_ms: int) -> int | None:
-    if manifest.retired or manifest.retired_lists or manifest.unpinned or manifest.sealed:
+    if manifest.replaced or manifest.unpinned or manifest.sealed:
         return None
     if waits(manifest, boundary, files.compactor.seen.number, files.homes):
         return None
@@ -268,8 +265,8 @@ async def sweep(files: PartitionFiles, grace_ms: int, *, dry_run: bool = False) 
 
     SUBTLE! The order is the proof:
     1. List: objects uploaded later are not considered.
-    2. Commit a higher orphan floor: an append with an older id is refused from now on; one that came before is in the
-       head.
+    2. Commit a higher orphan floor: an append with an older id is refused from now on, and a commit names no older run
+       list (P23); what came before is in the head.
     3. Read the jobs.
     4. Read the head: the outputs of a job that is gone from the jobs are in it. So is what was appended of an upload
        that is gone; the rest of it can be appended no more (P22).

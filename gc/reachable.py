@@ -122,7 +122,7 @@ def waits_for(retired: Retired | RetiredList, manifest: Manifest, grace_ms: int,
     if not reachable(retired, homes):
         why = f"it is in another home ({retired.home!r}), which this lithify cannot reach: upgrade lithify"
     elif pin is None and needed is not None:
-        why = f"manifest {needed} names it, which was pinned, and must be looked at before"
+        why = f"manifest {needed}, which was pinned, names it: a collection must read that first"
     elif pin is None:
         why = f"it stays readable for the grace period ({span_text(grace_ms)})"
     else:
@@ -132,7 +132,7 @@ def waits_for(retired: Retired | RetiredList, manifest: Manifest, grace_ms: int,
 
 def named_by(manifest: Manifest) -> frozenset[str]:
     """The segments and run lists that a manifest names, live or retired."""
-    return live_in(manifest).union(r.id for r in (*manifest.retired, *manifest.retired_lists))
+    return live_in(manifest).union(r.id for r in manifest.replaced)
 
 
 def live_in(manifest: Manifest) -> frozenset[str]:
@@ -149,8 +149,7 @@ def next_boundary(
     to = Reach(max(at.manifest, reach.manifest), max(at.compactor, reach.compactor))
     numbers = to.manifest - at.manifest + to.compactor - at.compactor
     # A segment that only a checkpoint keeps leaves the list too; otherwise the list would grow until then.
-    replaced = (*manifest.retired, *manifest.retired_lists)
-    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it, homes) for it in replaced)
+    frees = any(at.manifest < it.retired_at <= to.manifest and reachable(it, homes) for it in manifest.replaced)
     return to if numbers >= BOUNDARY_STEP_MIN or frees or (wanted and numbers) else None
 
 

@@ -60,9 +60,7 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
             left, listed = await look.only_in(number)
             refuse_unreachable(files.keys, left or (), files.homes)
         except (Corrupt, InvalidRequest) as error:
-            kept.append(
-                Garbage(key, 0, f"segments that only manifest {number} names are kept until this is solved: {error}")
-            )
+            kept.append(Garbage(key, 0, f"what only manifest {number} names is kept until this is solved: {error}"))
             continue
         why = f"only manifest {number} named it, and no checkpoint pins that any more"
         found = [segment_garbage(files.keys, ref, why, "unpinned") for ref in left or ()]
@@ -121,7 +119,10 @@ async def _manifest(files: PartitionFiles, number: int) -> Manifest | None:
     version = await files.manifest.read(number)
     if version is not None and version.lacks:
         key = files.keys.manifest.key(number)
-        raise Corrupt(f"{version.lacks} is missing, a run list of {key}: restore the object", version.lacks)
+        raise Corrupt(
+            f"{version.lacks} is missing, a run list of {key}: if a sweep was interrupted, the next one ends that",
+            version.lacks,
+        )
     return None if version is None else version.value
 
 

@@ -77,7 +77,7 @@ async def pin(
 async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
     # A pinned manifest stays readable below the boundary (P17).
     version = await files.manifest.read(checkpoint.manifest)
-    if version is not None and version.lacks and checkpoint in (await files.live_head()).checkpoints:
+    if version is not None and version.lacks and await _stands(files, checkpoint):
         key = files.keys.manifest.key(checkpoint.manifest)
         raise Corrupt(pin_missing_text(files.keys.topic, checkpoint, key, version.lacks), version.lacks)
     if version is None or version.value is None:
@@ -86,6 +86,10 @@ async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
             "take a new snapshot"
         )
     return version.value
+
+
+async def _stands(files: PartitionFiles, checkpoint: Checkpoint) -> bool:
+    return any(each.id == checkpoint.id for each in (await files.live_head()).checkpoints)
 
 
 async def pinned(files: PartitionFiles, name: str, owner: PinOwner = "user") -> tuple[Manifest, Checkpoint]:

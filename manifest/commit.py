@@ -17,7 +17,7 @@ from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
-from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, Written, store_parts
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, Written, discard, store_parts
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause, together
@@ -236,13 +236,10 @@ class Lineage(Generic[S]):
         except Corrupt:
             return Version(number, None)
 
-    async def _whole(self, found: Version[S] | None) -> Version[S] | None:
-        """`found` with its content; None if it has vanished."""
-        return found if found is None or _is_whole(found) else await self.read(found.number)
-
     async def _forward(self, low: Version[S]) -> Version[S] | None:
-        """The last version of the dense stretch above `low`, which was read."""
-        return await self._whole(await self._search(low))
+        """The last version of the dense stretch above `low`, which was read. None: it has vanished."""
+        found = await self._search(low)
+        return found if found is None or _is_whole(found) else await self.read(found.number)
 
     async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:
@@ -273,9 +270,12 @@ class Lineage(Generic[S]):
                 if not outcome.final:
                     raise outcome.error
                 outcome.error.add_note(WAS_IT_THERE)
+            elif isinstance(outcome, Refused):
+                await discard(attempt.parts)
             return outcome
         except LithifyError as error:
             if attempt.open_number == 0:
+                await discard(attempt.parts)
                 raise
             raise CommitUnknown(
                 f"{self.chain.key(attempt.open_number)}: whether this commit happened is not known ({error}); "
@@ -291,11 +291,7 @@ class Lineage(Generic[S]):
             verdict = edit.apply(head.value, number, now_ms)
             if isinstance(verdict, Already):
                 return Committed(head, verdict.result, repeated=True)
-            made = (
-                verdict
-                if isinstance(verdict, Refused)
-                else await self._successor(head.value, verdict.value, number, now_ms, attempt.parts)
-            )
+            made = await self._successor(head.value, verdict, number, now_ms, attempt.parts)
             if isinstance(made, Refused):
                 if not verified:
                     head, verified = await self.refresh(), True
@@ -305,8 +301,7 @@ class Lineage(Generic[S]):
                 # collected, and its id fell below the orphan floor. 3. We are refused. `offer` then raises
                 # CommitUnknown, unless the refusal is final. Test: tests/protocol/test_p07_orphan_floor.py
                 return made
-            assert isinstance(verdict, Next)
-            value, bodies = made
+            value, result, bodies = made
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             await store_parts(bodies, attempt.parts, frees=edit.frees)
@@ -320,11 +315,14 @@ class Lineage(Generic[S]):
                 if self._committed is not None:
                     self._committed(head.value, value)
                 token = f"{before[0]}:{before[1]}" if before[0] else ""
-                return Committed(Version(number, value), verdict.result, repeated=False, open=token)
+                return Committed(Version(number, value), result, repeated=False, open=token)
             if number > dead and rival is not None:
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100), gives_way=True)
-                rival = await self._dead_or_whole(await self._with_parts(rival))
+                try:
+                    rival = await self._dead_or_whole(await self._with_parts(rival))
+                except Corrupt:
+                    rival = Version(number, None)  # what came after it does not need it
                 found = await self._forward(rival) or rival
                 if not _is_whole(found):  # dead by now
                     head, verified = await self.refresh(), True
@@ -338,11 +336,16 @@ class Lineage(Generic[S]):
         raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
 
     async def _successor(
-        self, head: S | None, value: S, number: int, now_ms: int, written: Written
-    ) -> tuple[S, Mapping[str, bytes]] | Refused:
-        """What an edit has made of `head`, as file `number`; and what must be stored before it, by key."""
-        value = msgspec.structs.replace(value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
-        return (value, {}) if self._parts is None else self._parts.divided(head, value, written)
+        self, head: S | None, made: Next[S, R] | Refused, number: int, now_ms: int, written: Written
+    ) -> tuple[S, R, Mapping[str, bytes]] | Refused:
+        """What an edit has made of `head`, as file `number`; its result; and what to store before it, by key."""
+        if isinstance(made, Refused):
+            return made
+        value = msgspec.structs.replace(made.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+        if self._parts is None:
+            return value, made.result, {}
+        divided = self._parts.divided(head, value, written)
+        return divided if isinstance(divided, Refused) else (divided[0], made.result, divided[1])
 
     async def _create(
         self, number: int, value: S, attempt: "_Attempt", *, frees: bool

@@ -320,6 +320,11 @@ class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_fiel
         return sum(segment.rows for segment in self.l0) + Runs.of(self.runs).rows
 
     @property
+    def replaced(self) -> tuple[Retired | RetiredList, ...]:
+        """What waits for collection."""
+        return (*self.retired, *self.retired_lists)
+
+    @property
     def format_needed(self) -> int:
         """The format that says who may act on it."""
         if self.lists or self.retired_lists:

@@ -1,15 +1,15 @@
 """Parts: objects in which a numbered file is stored besides its own (P23, docs/rfcs/0027)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from lithify.manifest.edits import Refused
 from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, LithifyError, Unavailable
-from lithify.store.port import Create, Delete, Get, Outcome, Pause, together
+from lithify.store.port import Create, Delete, Get, Outcome, Pause, Together
 
-__all__ = ["CREATE_ATTEMPTS_MAX", "PartMissing", "Parts", "Written", "store_parts"]
+__all__ = ["CREATE_ATTEMPTS_MAX", "PartMissing", "Parts", "Written", "discard", "store_parts"]
 
 CREATE_ATTEMPTS_MAX = 10  # of one body under one key, with pauses of 50 ms doubling to 2 s: about 10 s in all
 
@@ -42,33 +42,38 @@ class Parts(Protocol[S]):
 
 async def store_parts(bodies: Mapping[str, bytes], written: dict[bytes, str], *, frees: bool) -> None:
     """Store the parts of a file that is to be created, and note them in `written`. Raises what `Create` raises; and
-    Unavailable if it is not certain that they are stored. Then the file must not be created; what was stored of its
-    parts is deleted, as far as can be: on a full disk it would take the room that others need to free some."""
-    try:
-        await _store(bodies, written, frees=frees)
-    except LithifyError:
-        with suppress(LithifyError):  # a sweep finds the rest
-            await Delete(tuple(bodies))
-        for body, key in [*written.items()]:
-            if key in bodies:
-                del written[body]
-        raise
-
-
-async def _store(bodies: Mapping[str, bytes], written: dict[bytes, str], *, frees: bool) -> None:
+    Unavailable if it is not certain that they are stored. Then the file must not be created."""
     left = dict(bodies)
     for repeat in range(CREATE_ATTEMPTS_MAX):
         if not left:
             return
         if repeat:
             await Pause(min(50 * 2 ** (repeat - 1), 2_000))
-        outcomes = await together([Create(key, body, frees) for key, body in left.items()])
-        for (key, body), outcome in zip(tuple(left.items()), outcomes, strict=True):
-            if outcome is Outcome.CREATED or (outcome is Outcome.EXISTS and await _holds(key, body)):
+        failure: Exception | None = None
+        for (key, body), outcome in zip(tuple(left.items()), await _created(left, frees=frees), strict=True):
+            if isinstance(outcome, Exception):
+                failure = failure or outcome
+            elif outcome is Outcome.CREATED or (outcome is Outcome.EXISTS and await _holds(key, body)):
                 written[body] = key
                 del left[key]
+        if failure is not None:
+            raise failure
     if left:
         raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts ({min(left)})")
+
+
+async def _created(bodies: Mapping[str, bytes], *, frees: bool) -> Sequence[Outcome | Exception]:
+    requests = [Create(key, body, frees) for key, body in bodies.items()]
+    return [await requests[0]] if len(requests) == 1 else await Together(tuple(requests))
+
+
+async def discard(written: dict[bytes, str]) -> None:
+    """Delete parts that no file names, nor will: on a full disk they take the room that others need to free some. Where
+    that fails, a sweep finds them."""
+    if written:
+        with suppress(LithifyError):
+            await Delete(tuple(written.values()))
+        written.clear()
 
 
 async def _holds(key: str, body: bytes) -> bool:

@@ -129,7 +129,7 @@ def waiting_text(head: Manifest) -> str:
 def lists_waiting_text(head: Manifest) -> str:
     """The same for run lists."""
     return (
-        f"{len(head.retired_lists)} replaced run lists wait for collection: run 'lithify gc run'. Each leaves the list "
+        f"{len(head.retired_lists)} replaced run lists wait for collection: run 'lithify gc run'. Each is forgotten "
         "one grace period after it was replaced, even if a checkpoint still keeps it"
     )
 
@@ -293,8 +293,7 @@ class Collect:
         )
         # SUBTLE! By the checkpoints of this very head. 1. The collector sees a checkpoint. 2. It is deleted. 3. If its
         # segments were handed over now, nothing would name them. Test: tests/protocol/test_p16_pins.py
-        replaced = (*head.retired, *head.retired_lists)
-        leaving = self.collected | handed_over(replaced, checkpoints, self.boundary, self.homes)
+        leaving = self.collected | handed_over(head.replaced, checkpoints, self.boundary, self.homes)
         value = replace(
             head,
             retired=tuple(r for r in head.retired if r.id not in leaving),

@@ -7,7 +7,6 @@ manifest is read, and written before the manifest that is the first to name them
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.edits import Refused
 from lithify.manifest.keys import PartitionKeys, RunListId
+from lithify.manifest.list_layout import Row, as_runs, laid_out, with_lists
 from lithify.manifest.model import (
     FORMAT_LISTS,
     KIND,
@@ -31,11 +31,7 @@ from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Get, together
 
-__all__ = ["INLINE_MAX", "LIST_MAX", "RunListFile", "RunLists"]
-
-INLINE_MAX = 64  # segments of runs that a manifest lists itself: 20 KB
-LIST_MAX = 2_048  # segments in one run list: 600 KB
-_LISTS_PER_FULL = 4  # if there are more lists than this, for each that could be full, all are written anew
+__all__ = ["RunListFile", "RunLists"]
 
 
 class RunListFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="runs"):
@@ -57,19 +53,6 @@ _decoder = msgspec.json.Decoder(RunListFile)
 _encoder = msgspec.json.Encoder()
 
 
-class _Row(NamedTuple):
-    """One segment of a run."""
-
-    run: str
-    reaches_to: int
-    segment: SegmentRef
-
-
-class _Stretch(NamedTuple):
-    rows: tuple[_Row, ...]
-    stored: RunList | None  # None: it is to be listed anew
-
-
 class RunLists:
     """How a partition's manifests are stored in parts."""
 
@@ -81,7 +64,7 @@ class RunLists:
         PartMissing, Corrupt."""
         if near is not None and value.lists == near.lists and value.runs == _own(near):
             return replace(value, runs=near.runs)  # and all that is known of them
-        known = {} if near is None or not value.lists else {each.id: _joined(rows) for each, rows in _with_lists(near)}
+        known = {} if near is None or not value.lists else {each.id: as_runs(rows) for each, rows in with_lists(near)}
         wanted = [each for each in value.lists if each.id not in known]
         replies = await together([Get(self._keys.run_list(each.id)) for each in wanted]) if wanted else ()
         for each, found in zip(wanted, replies, strict=True):
@@ -90,7 +73,7 @@ class RunLists:
                 raise PartMissing(key)
             known[each.id] = _listed(each, found.body, key)
         listed = (run for each in value.lists for run in known[each.id])
-        return replace(value, runs=Runs(_one_by_one((*listed, *value.runs))))
+        return replace(value, runs=Runs(_joined((*listed, *value.runs))))
 
     def divided(
         self, head: Manifest | None, value: Manifest, written: Written
@@ -101,11 +84,11 @@ class RunLists:
         if head is not None and value.runs is head.runs:
             return replace(value, format=value.format_needed), {}
         lists, bodies = list[RunList](), dict[str, bytes]()
-        for stretch in _laid_out(head, value.runs):
-            if stretch.stored is not None:
-                lists.append(stretch.stored)
+        for span in laid_out(head, value.runs):
+            if span.stored is not None:
+                lists.append(span.stored)
                 continue
-            body = self._encoded(stretch.rows, value.id)
+            body = self._encoded(span.rows, value.id)
             name = self._written_as(body, written, value)
             if name is None:
                 name = RunListId.of(value.id, value.nonce, len(bodies))
@@ -113,7 +96,7 @@ class RunLists:
             lists.append(
                 RunList(
                     id=name,
-                    segments=len(stretch.rows),
+                    segments=len(span.rows),
                     bytes=len(body),
                     added_at=value.id,
                     checksum=xxhash.xxh3_64_hexdigest(body),
@@ -139,7 +122,7 @@ class RunLists:
         taken = any(each.id == name for each in (*value.lists, *value.retired_lists))
         return None if taken else name
 
-    def _encoded(self, rows: Iterable[_Row], number: int) -> bytes:
+    def _encoded(self, rows: Iterable[Row], number: int) -> bytes:
         own = (
             row._replace(segment=replace(row.segment, added_at=0)) if row.segment.added_at == number else row
             for row in rows
@@ -149,7 +132,7 @@ class RunLists:
             topic=self._keys.topic,
             topic_id=self._keys.topic_id,
             partition=self._keys.partition,
-            runs=_joined(own),
+            runs=as_runs(own),
         )
         return _encoder.encode(file) + b"\n"
 
@@ -166,9 +149,16 @@ def _listed(each: RunList, body: bytes, key: str) -> tuple[SortedRun, ...]:
     """What the list `each` holds. Raises Corrupt if this is not it."""
     if len(body) != each.bytes or xxhash.xxh3_64_hexdigest(body) != each.checksum:
         raise Corrupt(f"{key} is damaged (it fails its checksum); nothing was changed. Restore the object", key)
-    runs = tuple(replace(run, segments=_dated(run.segments, each.added_at)) for run in _decoder.decode(body).runs)
-    if sum(len(run.segments) for run in runs) != each.segments:
-        raise Corrupt(f"{key} lists another number of segments than its manifest says. Restore the manifest", key)
+    try:
+        file = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its manifest was repaired by hand
+        raise Corrupt(f"{key} is no run list; nothing was changed. Restore the object", key) from None
+    if not key.startswith(PartitionKeys(file.topic, file.topic_id, file.partition).root):
+        raise Corrupt(f"{key} is another partition's run list; nothing was changed. Restore the original", key)
+    runs = tuple(replace(run, segments=_dated(run.segments, each.added_at)) for run in file.runs)
+    count = sum(len(run.segments) for run in runs)
+    if count != each.segments:
+        raise Corrupt(f"{key} lists {count} segments, and its manifest says {each.segments}. Restore the manifest", key)
     return runs
 
 
@@ -183,74 +173,8 @@ def _own(manifest: Manifest) -> tuple[SortedRun, ...]:
     return Runs.of(manifest.runs).after(sum(each.segments for each in manifest.lists))
 
 
-def _one_by_one(runs: Iterable[SortedRun]) -> Iterator[SortedRun]:
+def _joined(runs: Iterable[SortedRun]) -> Iterator[SortedRun]:
     """Neighbours with one id are one run."""
-    for _, some in groupby(runs, key=lambda run: (run.id, run.reaches_to)):
+    for _, some in groupby(runs, key=lambda run: run.id):
         first, *others = some
         yield first if not others else replace(first, segments=sum((run.segments for run in others), first.segments))
-
-
-def _rows(runs: Iterable[SortedRun]) -> Iterator[_Row]:
-    return (_Row(run.id, run.reaches_to, segment) for run in runs for segment in run.segments)
-
-
-def _joined(rows: Iterable[_Row]) -> tuple[SortedRun, ...]:
-    return tuple(
-        SortedRun(id=name, reaches_to=reaches_to, segments=tuple(row.segment for row in some))
-        for (name, reaches_to), some in groupby(rows, key=lambda row: row[:2])
-    )
-
-
-def _laid_out(head: Manifest | None, runs: Iterable[SortedRun]) -> list[_Stretch]:
-    """What is listed of `runs`, in order. The rest is short enough for the manifest.
-
-    A list of `head` stays if nothing in it changed. What is listed anew takes in the lists before it that are not
-    longer than it: so there are few lists, and a segment is written again only a few times until its list is full.
-    """
-    rows = tuple(_rows(runs))
-    if len(rows) <= INLINE_MAX:
-        return []
-    stretches = _stretches(head, rows)
-    if stretches[-1].stored is None and len(stretches[-1].rows) <= INLINE_MAX:
-        rows = rows[: -len(stretches.pop().rows)]
-    found: list[_Stretch] = []
-    for stretch in stretches:
-        if stretch.stored is not None:
-            found.append(stretch)
-            continue
-        anew = stretch.rows
-        while found and len(found[-1].rows) <= min(len(anew), LIST_MAX - 1):
-            anew = found.pop().rows + anew
-        found += _cut(anew)
-    scattered = len(found) > _LISTS_PER_FULL * (1 + len(rows) // LIST_MAX)
-    return _cut(rows) if scattered else found
-
-
-def _stretches(head: Manifest | None, rows: tuple[_Row, ...]) -> list[_Stretch]:
-    """`rows`, divided into what lists of `head` hold, and what is between these."""
-    begins = {} if head is None else {held[0].segment.id: _Stretch(held, each) for each, held in _with_lists(head)}
-    found: list[_Stretch] = []
-    at = since = 0
-    while at < len(rows):
-        known = begins.get(rows[at].segment.id)
-        if known is None or rows[at : at + len(known.rows)] != known.rows:
-            at += 1
-            continue
-        if since < at:
-            found.append(_Stretch(rows[since:at], None))
-        found.append(known)
-        at = since = at + len(known.rows)
-    return found if since == at else [*found, _Stretch(rows[since:], None)]
-
-
-def _with_lists(manifest: Manifest) -> Iterator[tuple[RunList, tuple[_Row, ...]]]:
-    """Its lists, each with what it holds."""
-    rows = tuple(_rows(manifest.runs)) if manifest.lists else ()
-    at = 0
-    for each in manifest.lists:
-        yield each, rows[at : at + each.segments]
-        at += each.segments
-
-
-def _cut(rows: tuple[_Row, ...]) -> list[_Stretch]:
-    return [_Stretch(rows[at : at + LIST_MAX], None) for at in range(0, len(rows), LIST_MAX)]

@@ -33,7 +33,7 @@ def damage(warehouse: lithify.Warehouse) -> list[str]:
 
 @pytest.mark.slow
 def test_a_copy_that_is_taken_at_work_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
     warehouse = lithify.open(str(tmp_path / "warehouse"))
     users = warehouse.create_topic("users", 1, {**CONFIG, "min.cleanable.dirty.ratio": 0}).partition(0)
     workload = Workload(1)

@@ -159,7 +159,7 @@ def settled() -> Town:
 
 @pytest.fixture(autouse=True)
 def _all_runs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
 
 
 PLACES = (("bad", 0), ("bad", 1), ("good", 0), ("zz", 0))

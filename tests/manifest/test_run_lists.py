@@ -4,16 +4,18 @@ import random
 from collections.abc import Mapping
 
 import pytest
+import xxhash
 from msgspec.structs import replace
 
 from lithify.manifest.codec import decode, encode
 from lithify.manifest.edits import Refused
 from lithify.manifest.invariants import check_manifest
 from lithify.manifest.keys import PartitionKeys, RunListId
+from lithify.manifest.list_layout import INLINE_MAX, LIST_MAX
 from lithify.manifest.list_rules import list_problems
 from lithify.manifest.model import FORMAT, FORMAT_HOMES, FORMAT_LISTS, Manifest, RetiredList, SegmentRef, SortedRun
 from lithify.manifest.parts import PartMissing
-from lithify.manifest.run_lists import INLINE_MAX, LIST_MAX, RunLists
+from lithify.manifest.run_lists import RunLists
 from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, Unavailable
 from tests.everyday import seeds
@@ -28,8 +30,8 @@ INLINE, FULL = 3, 8  # the bounds in these tests
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", INLINE)
-    monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", FULL)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", INLINE)
+    monkeypatch.setattr("lithify.manifest.list_layout.LIST_MAX", FULL)
 
 
 def divided(
@@ -333,5 +335,28 @@ def test_a_list_of_another_length_than_its_manifest_says_is_refused(small: None)
     made = chain.runs(names(0, 6))
     stored = decode(Manifest, encode(made), "m", made.id)
     wrong = replace(stored, lists=(replace(stored.lists[0], segments=5),))
-    with pytest.raises(Corrupt, match="another number of segments than its manifest says"):
+    with pytest.raises(Corrupt, match="lists 6 segments, and its manifest says 5"):
         whole(wrong, chain.bodies)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"\xff", b'{"a":' * 100_000])
+def test_what_is_no_run_list_is_refused_whatever_its_manifest_says(body: bytes, small: None) -> None:
+    """Somebody repaired the manifest by hand, so that the checksum fits."""
+    chain = Chain()
+    made = chain.runs(names(0, 6))
+    (entry,) = made.lists
+    fits = replace(entry, bytes=len(body), checksum=xxhash.xxh3_64_hexdigest(body))
+    stored = replace(decode(Manifest, encode(made), "m", made.id), lists=(fits,))
+    with pytest.raises(Corrupt, match="is no run list"):
+        whole(stored, {KEYS.run_list(entry.id): body})
+
+
+def test_a_run_list_of_another_partition_is_refused(small: None) -> None:
+    chain = Chain()
+    made = chain.runs(names(0, 6))
+    (entry,) = made.lists
+    body = chain.bodies[KEYS.run_list(entry.id)].replace(b'"partition":0', b'"partition":7')
+    fits = replace(entry, checksum=xxhash.xxh3_64_hexdigest(body))
+    stored = replace(decode(Manifest, encode(made), "m", made.id), lists=(fits,))
+    with pytest.raises(Corrupt, match="another partition's run list"):
+        whole(stored, {KEYS.run_list(entry.id): body})

@@ -22,8 +22,8 @@ from tests.protocol.scene import (
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run is listed, two segments to a list."""
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
-    monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", 2)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.LIST_MAX", 2)
 
 
 def readable(partition: Partition, name: str) -> Manifest:

@@ -11,11 +11,11 @@ from lithify.gc.reachable import Reach, next_boundary
 from lithify.manifest.appends import Append
 from lithify.manifest.floor import DropSegments, RaiseFloor
 from lithify.manifest.homes import ONLY_HERE
-from lithify.manifest.keys import RunListId
+from lithify.manifest.keys import RunListId, SegmentId
 from lithify.manifest.lifetime import Seal
 from lithify.manifest.model import FORMAT_LISTS, Manifest, RetiredList
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import AccessDenied, Corrupt, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Unavailable
 from lithify.store.port import Delete, Get, Outcome, Request
 from tests.interleave import World
 from tests.protocol.days import Partition, is_list, lists_there, old_partition
@@ -38,8 +38,8 @@ from tests.protocol.scene import (
 @pytest.fixture(autouse=True)
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run is listed, two segments to a list."""
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
-    monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", 2)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.LIST_MAX", 2)
 
 
 def creates_list(request: Request[Any]) -> bool:
@@ -61,6 +61,13 @@ def begun() -> tuple[World, PartitionFiles, int]:
 def compacting(world: World, files: PartitionFiles, epoch: int) -> Held:
     head = world.alone(files.head())
     return Held(world, files.manifest.commit(replacing(head, head.l0, epoch)))
+
+
+def compacting_runs(world: World, files: PartitionFiles, epoch: int) -> Held:
+    head = world.alone(files.head())
+    done = tuple(job.id for job in head.completed_jobs)
+    job = SegmentId.for_job(head.id, "e" * 16)
+    return Held(world, files.manifest.commit(replacing(head, head.segments(), epoch, job=job, forget=done)))
 
 
 def test_a_list_is_stored_before_the_manifest_that_names_it() -> None:
@@ -104,9 +111,8 @@ def test_where_a_list_cannot_be_stored_nothing_is_committed() -> None:
     before = world.alone(PartitionFiles(KEYS).head())
     held = compacting(world, files, epoch)
     held.until(creates_list)
-    held.fail(AccessDenied("no right to write"))
     with pytest.raises(AccessDenied, match="no right to write"):
-        held.end()
+        held.fail(AccessDenied("no right to write"))
     held = compacting(world, files, epoch)
     with pytest.raises(Unavailable, match="no certain answer"):
         held.end_in_silence()
@@ -115,29 +121,58 @@ def test_where_a_list_cannot_be_stored_nothing_is_committed() -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("fails", ["the last list", "the manifest"])
 def test_what_was_stored_of_the_lists_goes_if_the_rest_cannot_be(
-    refused: bool, monkeypatch: pytest.MonkeyPatch
+    fails: str, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk they would take the room that a deletion of the topic needs. Who may not delete leaves them to the
     sweep."""
     partition = Partition()
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 8)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 8)
     partition.append()
     partition.compact()
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
-    monkeypatch.setattr("lithify.manifest.run_lists.LIST_MAX", 1)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.LIST_MAX", 1)
     partition.append()
     world = partition.world
     held = compacting(world, partition.files, partition.epoch)
     made = creates_in(held.until(creates_list))
     assert len(made) == 2
-    last = made[-1].key
-    held.answers(lambda request: Unavailable("the disk is full") if getattr(request, "key", "") == last else None)
+    full = Unavailable("the disk is full")
+    if fails == "the manifest":
+        held.until(creates_manifest)
+        held.fail(full)
+    else:
+        held.answers(lambda request: full if getattr(request, "key", "") == made[-1].key else None)
     assert made[0].key in world.objects
-    held.until(lambda request: isinstance(request, Delete))
+    assert isinstance(held.request, Delete)
     with pytest.raises(Unavailable, match="the disk is full"):
         held.fail(AccessDenied("no right to delete")) if refused else held.end()
     assert (made[0].key in world.objects) == refused
+
+
+def test_lists_of_a_commit_that_may_have_happened_stay() -> None:
+    world, files, epoch = begun()
+    held = compacting(world, files, epoch)
+    held.until(creates_manifest)
+    held.reply(Outcome.UNKNOWN)
+    held.until(creates_manifest)
+    with pytest.raises(CommitUnknown):
+        held.fail(AccessDenied("no right any more"))
+    assert lists_there(world)
+
+
+def test_a_rival_whose_list_is_damaged_stops_nobody_who_does_not_need_it() -> None:
+    """It won one number; whoever came after it has other lists."""
+    world, files, epoch = begun()
+    held = Held(world, PartitionFiles(KEYS).manifest.commit(Append(world.alone(upload(files)), L0_MAX)))
+    held.until(creates_manifest)
+    compacting(world, files, epoch).end()
+    (damaged,) = lists_there(world)
+    world.alone(appends(files, 2))
+    compacting_runs(world, files, epoch).end()
+    world.objects[KEYS.run_list(damaged)] = (b"{}", world.now_ms)
+    assert held.end().result == range(4, 5)
 
 
 def test_a_commit_that_loses_a_race_names_the_list_that_it_has_stored() -> None:

@@ -85,7 +85,7 @@ def users(rgw: Rgw) -> Iterator[dict[str, Endpoint]]:
 
 @pytest.fixture(autouse=True)
 def _all_runs_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lithify.manifest.run_lists.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
 
 
 @pytest.fixture

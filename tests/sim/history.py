@@ -183,8 +183,8 @@ def _lists(seed: int, stack: ExitStack) -> None:
     """In half of all histories most runs are in lists, and lists are short."""
     dice = random.Random(f"{seed}/run lists")
     if dice.random() < LISTS_SHARE:
-        stack.enter_context(patch("lithify.manifest.run_lists.INLINE_MAX", dice.choice((0, 1, 1, 2))))
-        stack.enter_context(patch("lithify.manifest.run_lists.LIST_MAX", dice.choice((1, 2, 3, 2_048))))
+        stack.enter_context(patch("lithify.manifest.list_layout.INLINE_MAX", dice.choice((0, 1, 1, 2))))
+        stack.enter_context(patch("lithify.manifest.list_layout.LIST_MAX", dice.choice((1, 2, 3, 2_048))))
 
 
 def _failed_attempts_max(seed: int, stack: ExitStack, focus: Focus) -> int:

@@ -59,7 +59,7 @@ OF_LISTS = (
     Sabotage(
         "a list that changed stays",
         "P23",
-        "manifest/run_lists.py",
+        "manifest/list_layout.py",
         "if known is None or rows[at : at + len(known.rows)] != known.rows:",
         "if known is None or at + len(known.rows) > len(rows):",
     ),
@@ -74,8 +74,8 @@ OF_LISTS = (
         "runs that are divided stay apart",
         "P23",
         "manifest/run_lists.py",
-        "groupby(rows, key=lambda row: row[:2])",
-        "groupby(rows, key=lambda row: (row.run, row.reaches_to, row.segment.id)[:3])",
+        "groupby(runs, key=lambda run: run.id)",
+        "groupby(runs, key=lambda run: run.segments)",
         test="tests/manifest/test_run_lists.py::test_a_long_run_is_in_lists_and_nothing_of_that_shows_in_memory",
     ),
     Sabotage(
@@ -109,11 +109,11 @@ OF_LISTS = (
         "manifest/commit.py",
         "                attempt.open_number, attempt.nonce = before\n"
         "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n"
-        "                rival = await self._dead_or_whole(await self._with_parts(rival))\n",
+        "                try:\n"
+        "                    rival = await self._dead_or_whole(await self._with_parts(rival))\n",
         "                attempt.open_number = number\n"
-        "                rival = await self._dead_or_whole(await self._with_parts(rival))\n"
-        "                attempt.open_number, attempt.nonce = before\n"
-        "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n",
+        "                try:\n"
+        "                    rival = await self._dead_or_whole(await self._with_parts(rival))\n",
         test=LISTS + "test_a_rival_whose_list_cannot_be_read_leaves_no_doubt_about_an_append",
     ),
     Sabotage(
@@ -213,8 +213,8 @@ OF_LISTS = (
         "a boundary is not moved for a list",
         "P23",
         "gc/reachable.py",
-        "    replaced = (*manifest.retired, *manifest.retired_lists)\n    frees = any(",
-        "    replaced = manifest.retired\n    frees = any(",
+        "reachable(it, homes) for it in manifest.replaced)",
+        "reachable(it, homes) for it in manifest.retired)",
         test=LISTS + "test_the_boundary_moves_for_a_list_alone",
     ),
     Sabotage(
@@ -236,7 +236,7 @@ OF_LISTS = (
         "what was stored of the lists stays if the rest cannot be",
         "P23",
         "manifest/parts.py",
-        "            await Delete(tuple(bodies))\n",
+        "            await Delete(tuple(written.values()))\n",
         "            pass\n",
         test=LISTS + "test_what_was_stored_of_the_lists_goes_if_the_rest_cannot_be",
     ),

@@ -23,8 +23,8 @@ OF_PINS = (
         "an entry is handed over to whoever pinned it once",
         "P16",
         "manifest/pins.py",
-        "handed_over(replaced, checkpoints, self.boundary, self.homes)",
-        "handed_over(replaced, head.checkpoints, self.boundary, self.homes)",
+        "handed_over(head.replaced, checkpoints, self.boundary, self.homes)",
+        "handed_over(head.replaced, head.checkpoints, self.boundary, self.homes)",
     ),
     Sabotage(
         "collecting an unpinned manifest deletes what another checkpoint keeps",
