@@ -1,20 +1,25 @@
 """P23: the run lists of manifests that checkpoints pin, and pinned, stay as long as they are needed; then they go."""
 
 import pytest
+from msgspec.structs import replace
 
 from lithify.gc.collect import collect, sweep
+from lithify.gc.reachable import collectable_lists, waits_for
 from lithify.manifest.homes import ONLY_HERE
+from lithify.manifest.keys import RunListId
 from lithify.manifest.lifetime import Touch
-from lithify.manifest.model import Manifest
+from lithify.manifest.model import Manifest, RetiredList
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, CreateCheckpoint, DeleteCheckpoint
 from lithify.store.port import Delete
 from tests.protocol.days import Partition, is_list, lists_there, old_partition
 from tests.protocol.scene import (
+    FIRST,
     GRACE_MS,
     KEYS,
     Held,
     after,
+    at,
     creates_in,
 )
 
@@ -94,6 +99,18 @@ def test_a_list_stays_while_a_manifest_that_names_it_was_not_looked_at() -> None
     partition.collect(2)
     assert lists_there(partition.world) == {each.id for each in partition.head.lists}
     assert partition.named() == partition.stored()
+
+
+@pytest.mark.parametrize(("unpinned", "goes"), [((), True), ((2,), True), ((5,), False), ((9,), True)])
+def test_a_retired_list_stays_while_a_manifest_that_names_it_was_not_looked_at(
+    unpinned: tuple[int, ...], goes: bool
+) -> None:
+    """1. A pass deletes the list, and what only manifest 5 named. 2. It dies before its commit. 3. The next one cannot
+    read manifest 5, and nobody would know what else it named."""
+    retired = RetiredList(id=RunListId.of(3, "0" * 16, 0), bytes=1, added_at=3, retired_at=9)
+    head = replace(at(FIRST, 12), retired_lists=(retired,), unpinned=unpinned)
+    assert (collectable_lists(head, 10) == [retired]) == goes
+    assert ("a collection must read that first" in waits_for(retired, head, GRACE_MS, ONLY_HERE)) != goes
 
 
 @pytest.mark.parametrize("stops_before", range(12))

@@ -284,6 +284,21 @@ def test_the_boundary_moves_for_a_list_alone() -> None:
     assert next_boundary(replace(waiting, retired_lists=()), None, Reach(8, 0), ONLY_HERE) is None
 
 
+def test_a_list_that_the_store_keeps_is_not_forgotten() -> None:
+    """A lock on an object, a missing permission."""
+    partition = old_partition()
+    was = {each.id for each in partition.head.lists}
+    partition.world.locked |= {KEYS.run_list(name) for name in was}
+    partition.compact(runs=True)
+    partition.append()
+    partition.collect(4)
+    assert was <= {each.id for each in partition.head.retired_lists}
+    partition.world.locked.clear()
+    partition.collect(2)
+    assert lists_there(partition.world) == {each.id for each in partition.head.lists}
+    assert partition.head.retired_lists == ()
+
+
 def test_a_dry_run_tells_what_a_list_waits_for_and_deletes_none() -> None:
     partition = old_partition()
     partition.compact(runs=True)

@@ -138,6 +138,7 @@ OF_LISTS = (
         "    return [it for it in old if pinning(it, pins) is None and _not_looked_at(it, manifest) is None]\n",
         "    return [it for it in old if pinning(it, pins) is None]\n",
         focus="let go",
+        test=PINS + "test_a_retired_list_stays_while_a_manifest_that_names_it_was_not_looked_at",
     ),
     Sabotage(
         "a list that nobody needs stays",
@@ -152,6 +153,7 @@ OF_LISTS = (
         "gc/collect.py",
         "frozenset(r.id for r in lists if Where(HERE, files.keys.run_list(r.id)) not in stay)",
         "frozenset(r.id for r in lists if Where(HERE, files.keys.segment(r.id)) not in stay)",
+        test=LISTS + "test_a_list_that_the_store_keeps_is_not_forgotten",
     ),
     Sabotage(
         "what only a checkpoint let go of names goes while another manifest needs it",
@@ -177,6 +179,7 @@ OF_LISTS = (
         "[each for each in left.lists if each.id not in others and each.added_at > below]",
         "[each for each in left.lists if each.id not in self._known]",
         focus="let go",
+        test=PINS + "test_a_list_that_another_checkpoint_needs_stays",
     ),
     Sabotage(
         "a manifest whose list is gone counts as looked at",
