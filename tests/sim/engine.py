@@ -141,6 +141,7 @@ class Engine:
         """Some engines let tasks read that are about to be started."""
         if actor.say.random() < PREPARING_SHARE and not self._down():
             self._stop(actor)
+            self.oracle.prepares(actor.author, tasks)
             self._begin(actor, _Batch(tasks, held=True))
 
     def _start(self, actor: Actor, tasks: tuple[JobTask, ...]) -> None:
@@ -149,6 +150,7 @@ class Engine:
         begun = prepared.held and not prepared.stopped and not failed and prepared.tasks == tasks
         if not begun:
             self._stop(actor)
+            self.oracle.prepares(actor.author, ())
         self._leaving.begins_tasks(actor)
         self.world.merging.add(actor.author)
         if self._down():

@@ -44,6 +44,7 @@ class Ledger:
         self._own_failure: set[Author] = set()  # whose attempt under way met what is the job's own
         self.looked: dict[tuple[Author, str], int] = {}  # who found which output to be as recorded, at which step
         self.began: dict[str, int] = {}  # the step at which the latest attempt of a job did
+        self.prepared: dict[Author, int] = {}  # and at which tasks began to read for it, if they did so before
         self.landed: dict[str, int] = {}  # the step at which a coordinator was told of an output
         self._recorded: dict[str, int] = {}  # and at which it was first recorded
         self.recorded_at: dict[str, int] = {}  # and at which the outputs of a job last changed
@@ -242,7 +243,8 @@ class Ledger:
         if author in self._engine_gone:
             self._lost[sources] = self._lost.get(sources, 0) + self._engine_gone[author]
         elif error.category == STORE_DENIED:
-            if self.denied_at.get(process_of(author)[0], 0) < self.began[job.id]:
+            since = min(self.began[job.id], self.prepared.get(author, self.began[job.id]))
+            if self.denied_at.get(process_of(author)[0], 0) < since:
                 self._truth.fail(f"job {job.id}: an attempt ends as denied, and nobody was (P14)")
             self._truth.world.counts["attempt denied"] += 1
         elif error.category == UNAVAILABLE:

@@ -268,6 +268,13 @@ class Oracle:
             truth.readings.begin(author, self.world.steps)
             truth.ledger.starts(author, (task,))
 
+    def prepares(self, author: Author, tasks: tuple[JobTask, ...]) -> None:
+        """These tasks begin to read before their attempt begins; none: whatever was prepared is given up."""
+        for truth in self.truths.values():
+            truth.ledger.prepared.pop(author, None)
+        for task in tasks:
+            self.truth(task.keys).ledger.prepared[author] = self.world.steps
+
     def engine_gone(self, author: Author, tasks: tuple[JobTask, ...], *, died: bool) -> None:
         for task in tasks:
             self.truth(task.keys).ledger.engine_gone(author, died=died)
