@@ -309,6 +309,7 @@ SABOTAGES = (
         "    state = await files.compactor_state()\n    manifest, named = await _head_and_pinned(files)\n",
         "    manifest, named = await _head_and_pinned(files)\n    state = await files.compactor_state()\n",
         focus="standing still",
+        test="tests/protocol/test_p18_sweep.py::test_the_order_is_list_commit_jobs_manifest_delete",
     ),
     Sabotage(
         "the head is read before the boundary",

@@ -12,7 +12,7 @@ from tests.sim.sabotage import SABOTAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS_PLAYED = 400  # by test_sim.py, and nothing may be caught by them
-RULES = {f"P{number}" for number in range(1, 23)} | {f"R{number}" for number in range(1, 7)}
+RULES = {f"P{number}" for number in range(1, 24)} | {f"R{number}" for number in range(1, 7)}
 
 
 def test_every_rule_has_a_sabotage_that_is_caught_and_every_sabotage_is_on_record() -> None:
