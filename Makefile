@@ -24,7 +24,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	@tools/set-up requirements-benchmark.lock
 	@touch $@
 
-.PHONY: help demo test check sim mutate mutants lint format bench soak lock clean
+.PHONY: help demo test check listed sim mutate mutants lint format bench soak lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: .venv/.installed ## every test but those of make soak (ARGS='tests/test_ho
 
 check: .venv/.installed ## the everyday part of the tests, in under two minutes
 	@$(PYTEST) -m 'not soak and not slow' $(ARGS)
+
+listed: .venv/.installed ## what users do, in partitions whose runs are all in run lists
+	@$(PYTEST) -p tests.all_listed -m 'not soak and not slow' tests/e2e tests/log tests/service tests/admin $(ARGS)
 
 sim: .venv/.installed ## simulated histories of everything at once (SEEDS=20000, SEED=17 or CASE=file tells one)
 	@$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),20000) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) $(ARGS)

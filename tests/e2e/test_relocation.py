@@ -10,7 +10,7 @@ from lithify.admin.verify import Verifier, local_checks
 from lithify.compactor.info import MaintenanceReport
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.config import Setting
-from lithify.manifest.model import FORMAT, FORMAT_HOMES, Manifest
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, FORMAT_LISTS, Manifest
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 from lithify.store.homes import HERE, Homes
@@ -50,6 +50,11 @@ def written(warehouse: Warehouse, clock: HandClock, policy: str) -> Callable[[],
         topic.partition(0).append(rows)
     assert compact(warehouse).jobs
     return lambda: [(r.offset, r.key, r.value) for r in warehouse.topic("users").partition(0).read()]
+
+
+def format_of(manifest: Manifest, otherwise: int) -> int:
+    """Run lists (`make listed`) have a format of their own."""
+    return FORMAT_LISTS if manifest.lists or manifest.retired_lists else otherwise
 
 
 def compact(warehouse: Warehouse) -> MaintenanceReport:
@@ -97,7 +102,7 @@ def test_old_segments_move_and_come_back(
     assert not compact(warehouse).jobs
     collect(warehouse, clock)
     assert (segments_in(warehouse.store), segments_in(cold)) == ({}, moved)
-    assert head(warehouse).format == FORMAT_HOMES
+    assert head(warehouse).format == format_of(head(warehouse), FORMAT_HOMES)
 
     warehouse.topic("users").alter({"local.retention.ms": None})
     asked = lithify.Admin(warehouse).recall("users", 0)
@@ -107,7 +112,7 @@ def test_old_segments_move_and_come_back(
     assert written() == before
     collect(warehouse, clock, sweep=True)
     assert (segments_in(warehouse.store), segments_in(cold)) == (sizes(warehouse, HERE), {})
-    assert (head(warehouse).homes, head(warehouse).format) == ((), FORMAT)
+    assert (head(warehouse).homes, head(warehouse).format) == ((), format_of(head(warehouse), FORMAT))
     (check,) = Verifier(warehouse.driver, local_checks).verify().partitions
     assert not check.findings
 
