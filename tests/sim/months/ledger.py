@@ -8,6 +8,7 @@ import msgspec
 
 from tests.sim.judge.layout import Json, Place, load, place_of
 from tests.sim.judge.settings import Settings, settings
+from tests.sim.lists import with_runs
 from tests.sim.months.bounds import LEASE_MS, LISTS, file_bytes
 from tests.sim.months.clock import MINUTE_MS, Process
 from tests.sim.months.served import Span
@@ -148,7 +149,14 @@ class Ledger:
 
     def manifest(self, partition: Partition, number: int) -> Json | None:
         found = self.site.bucket.find(f"{partition.root}manifest/{number:020d}.manifest")
-        return None if found is None else load(found.body)
+        return None if found is None else self._whole(partition, load(found.body))
+
+    def _whole(self, partition: Partition, manifest: Json) -> Json:
+        """With the runs that are in run lists, if these are there still: those of a dead manifest may be gone."""
+        named = [each["id"] for each in manifest.get("lists", ())]
+        lists = {name: self.site.bucket.find(f"{partition.root}manifest/{name}.runs") for name in named}
+        bodies = {name: each.body for name, each in lists.items() if each is not None}
+        return with_runs(manifest, bodies) if named and len(bodies) == len(named) else manifest
 
     def left(self, partition: Partition) -> list[str]:
         """The numbered files of it that are there."""
@@ -194,7 +202,8 @@ class Ledger:
     def _manifest(self, partition: Partition, key: str, body: bytes) -> None:
         found = _manifest(body)
         live = len(found.l0) + sum(len(run.segments) for run in found.runs)
-        partition.units = len(found.l0), len(found.runs)
+        runs = len(self._whole(partition, load(body))["runs"]) if b'"lists":' in body else len(found.runs)
+        partition.units = len(found.l0), runs
         for name in ("completed_jobs", "time_index", "checkpoints", "retired"):
             self._list(key, "manifest", name, len(getattr(found, name)), sealed=found.sealed)
         self._size(key, len(body), live + len(found.retired), 0)
