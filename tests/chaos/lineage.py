@@ -12,6 +12,7 @@ from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import Chain, PartitionKeys
 from lithify.manifest.model import Boundary, Manifest, Numbered
 from lithify.testing.front import Deed, Seen
+from tests.lists import whole
 
 S = TypeVar("S", bound=Numbered)
 
@@ -61,6 +62,10 @@ class Ledger:
         assert sorted(found) == list(range(1, len(found) + 1)), f"{chain.prefix} has gaps: {sorted(found)}"
         return found
 
+    def run_lists(self) -> dict[str, bytes]:
+        """By key."""
+        return {key: bodies[0][1] for key, bodies in self._stored.items() if key.endswith(".runs")}
+
     def came(self, key: str) -> int:
         return self._came[key]
 
@@ -75,7 +80,9 @@ class Past:
         def dead_at(step: int, of: str) -> int:
             return max((getattr(one, of) for came, one in began if came < step), default=0)
 
-        self.manifests = ledger.chain(keys.manifest, Manifest, lambda step: dead_at(step, "manifest"))
+        stored = ledger.chain(keys.manifest, Manifest, lambda step: dead_at(step, "manifest"))
+        lists = ledger.run_lists()
+        self.manifests = {number: whole(manifest, lists) for number, manifest in stored.items()}
         self.compactors = ledger.chain(keys.compactor, CompactorState, lambda step: dead_at(step, "compactor"))
 
     def appended(self) -> dict[int, int]:
