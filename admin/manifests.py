@@ -1,4 +1,4 @@
-"""Manifests by number, as they are stored."""
+"""Manifests by number: whole, or as they are stored."""
 
 import msgspec
 
@@ -30,7 +30,7 @@ def whole_manifest(known: KnownPartitions, topic: str, partition: int, number: i
     found = known.run(keys, lambda files: files.manifest.read(number))
     key = keys.manifest.key(number)
     if found is None or found.value is None:
-        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
+        raise _absent(key)
     return found.value
 
 
@@ -45,5 +45,9 @@ def manifest_file(known: KnownPartitions, topic: str, partition: int, number: in
 
     stored = known.driver.run(get())
     if stored is None:
-        raise NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)
+        raise _absent(key)
     return ManifestFile(topic=topic, partition=partition, number=number, key=key, body=stored.body)
+
+
+def _absent(key: str) -> NotFound:
+    return NotFound(f"{key} does not exist: it is newer than the head, or was garbage-collected", key)

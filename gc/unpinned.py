@@ -39,9 +39,9 @@ class LetGo(msgspec.Struct, frozen=True):
         would never be known. Nor before the commit that says that they were looked at. What a process leaves that dies
         after it, a sweep finds, as it does their own files. Test: tests/protocol/test_p23_lists_of_pins.py
         """
-        needed = {garbage.key for number, some in self.lists.items() if number not in numbers for garbage in some}
         if self.kept:
             return []
+        needed = {garbage.key for number, some in self.lists.items() if number not in numbers for garbage in some}
         free = {garbage.key: garbage for number in sorted(numbers) for garbage in self.lists.get(number, ())}
         return [garbage for key, garbage in free.items() if key not in needed]
 

@@ -116,7 +116,7 @@ class Lineage(Generic[S]):
         if found is None:
             return None
         version = await self._with_parts(self._decoded(number, found))
-        if version.value is not None:
+        if self._parts is not None and version.value is not None:
             check_repaired(version.value, found.body, self.chain.key(number))
         return version
 
@@ -160,8 +160,8 @@ class Lineage(Generic[S]):
         return self._seen if self._searched and fresh else await self.refresh()
 
     async def moved(self) -> bool:
-        """Whether there is a number after the newest one seen. Costs one GET; its absence proves nothing. What it finds
-        is where the next search begins."""
+        """Whether there is a number after the newest one seen. Costs one GET, and those of parts that are not known yet;
+        its absence proves nothing. What it finds is where the next search begins."""
         self._ahead = await self._step(self._seen.number + 1)
         return self._ahead is not None
 

@@ -102,7 +102,7 @@ class RunLists:
                     checksum=xxhash.xxh3_64_hexdigest(body),
                 )
             )
-        retired = (*value.retired_lists, *_left_out(head, value.id, lists))
+        retired = (*value.retired_lists, *_retired_by(head, value.id, lists))
         if len(retired) > max(RETIRED_LISTS_MAX, len(value.retired_lists)) and not value.sealed:
             return Refused(Unavailable(f"{value.topic}/{value.partition}: {lists_waiting_text(value)}"))
         value = replace(value, runs=Runs.of(value.runs), lists=tuple(lists), retired_lists=retired)
@@ -137,7 +137,7 @@ class RunLists:
         return _encoder.encode(file) + b"\n"
 
 
-def _left_out(head: Manifest | None, number: int, lists: Iterable[RunList]) -> Iterator[RetiredList]:
+def _retired_by(head: Manifest | None, number: int, lists: Iterable[RunList]) -> Iterator[RetiredList]:
     """What is retired by manifest `number`, which follows `head` and has `lists`."""
     stay = frozenset(each.id for each in lists)
     for each in () if head is None else head.lists:

@@ -116,11 +116,6 @@ class Runs(tuple[SortedRun, ...]):
     def homes(self) -> frozenset[str]:
         return frozenset(segment.home for segment in self.segments)
 
-    @cached_property
-    def max_offset(self) -> int:
-        """-1: there are no segments."""
-        return max((segment.max_offset for segment in self.segments), default=-1)
-
     def bytes_from(self, starts: Sequence[int]) -> list[int]:
         """For each offset of `starts`, the bytes of the segments with records at or after it."""
         ends, sums = self._bytes_by_end

@@ -265,9 +265,7 @@ def test_what_is_computed_of_runs_is_computed_once(small: None) -> None:
     assert runs.segments is runs.segments
     assert Runs.of(runs) is runs
     assert runs.rows == 6
-    assert runs.max_offset == 5
     assert runs.bytes_from([0, 3, 6]) == [6, 3, 0]
-    assert Runs(()).max_offset == -1
 
 
 def test_an_edit_of_a_whole_manifest_is_checked_as_ever() -> None:
