@@ -160,7 +160,7 @@ class Lineage(Generic[S]):
         return self._seen if self._searched and fresh else await self.refresh()
 
     async def moved(self) -> bool:
-        """Whether there is a number after the newest one seen. Costs one GET, and those of parts that are not known yet;
+        """Whether there is a number after the newest one seen. Costs one GET, and those of parts that are new;
         its absence proves nothing. What it finds is where the next search begins."""
         self._ahead = await self._step(self._seen.number + 1)
         return self._ahead is not None
