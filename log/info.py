@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "store"}):
+class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "store"}, gc=False):
     """A live segment. Its key bounds are exact up to 32 bytes, rounded outward beyond; None: unbounded, or no keys."""
 
     id: str
@@ -48,7 +48,7 @@ class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True, rename={"home": "st
     added_at: int  # manifest number
 
 
-class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     segments: tuple[SegmentInfo, ...]
 
@@ -107,7 +107,21 @@ class PartitionFailure(msgspec.Struct, frozen=True):
 
 
 def segment_info(ref: SegmentRef) -> SegmentInfo:
-    return SegmentInfo(**{name: getattr(ref, name) for name in SegmentInfo.__struct_fields__})
+    return SegmentInfo(
+        id=ref.id,
+        home=ref.home,
+        bytes=ref.bytes,
+        rows=ref.rows,
+        min_key=ref.min_key,
+        max_key=ref.max_key,
+        min_offset=ref.min_offset,
+        max_offset=ref.max_offset,
+        min_timestamp_ms=ref.min_timestamp_ms,
+        max_timestamp_ms=ref.max_timestamp_ms,
+        tombstones=ref.tombstones,
+        order=ref.order,
+        added_at=ref.added_at,
+    )
 
 
 class Looked(NamedTuple):

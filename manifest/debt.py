@@ -8,6 +8,7 @@ names its debt and leaves less of it, so that a partition left alone comes to re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -97,7 +98,7 @@ class Due(msgspec.Struct, frozen=True):
                 raise AssertionError("a drop is no job")
 
 
-class NotDue(msgspec.Struct, frozen=True):
+class NotDue(msgspec.Struct, frozen=True, gc=False):
     """Work, or a unit, that was considered and not chosen."""
 
     what: str
@@ -172,7 +173,10 @@ class _Books:
         if config.compacted:
             self.old = _cleanable(self.units, latest_cleanable_ms(config, now_ms))
             self._weigh()
-        self._old_to = max((u.max_offset for u in self.old), default=-1)
+
+    @cached_property
+    def _old_to(self) -> int:
+        return max((u.max_offset for u in self.old), default=-1)
 
     def _weigh(self) -> None:
         to = self._manifest.cleaned_to
@@ -281,8 +285,8 @@ class _Books:
         return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:
-        free = [u for u in self.old if not u.is_run and u.id not in self._taken]
         loose = [u for u in self.old if not u.is_run]
+        free = [u for u in loose if u.id not in self._taken]
         least = self._config.l0_segments_tier
         told = counted(len(loose), "L0 segment")
         if len(free) < len(loose):
@@ -341,21 +345,22 @@ class _Books:
         """What `tier` may merge. In a compacted topic not the clean run: all of it would be dirty again. In others no
         run as large as an output: reading in offset order would still open as many objects. Nor one that has moved to
         the cold home: it would come back."""
-        runs = [u for u in self.old if u.is_run and u.id not in self._taken]
         if self._config.compacted:
-            return [run for run in runs if not self._clean_already(run)]
-        output_bytes = self._config.output_bytes
-        full = [at for at, run in enumerate(runs, 1) if run.bytes >= output_bytes or lies_elsewhere(run)]
-        return runs[max(full, default=0) :]
+            return [u for u in self.old if self._may_merge(u)]
+        full = self._config.output_bytes
+        free = (u for u in reversed(self.old) if u.is_run and u.id not in self._taken)
+        return [*takewhile(lambda run: run.bytes < full and not lies_elsewhere(run), free)][::-1]
 
     @property
     def _young_runs(self) -> Sequence[Unit]:
         """If the lag was raised, a clean run may be young; it is left out here too."""
-        runs = [u for u in self.units if u.is_run and u.max_offset > self._old_to and u.id not in self._taken]
-        return [run for run in runs if not self._clean_already(run)]
+        if self.old is self.units:
+            return ()
+        return [u for u in self.units if u.max_offset > self._old_to and self._may_merge(u)]
 
-    def _clean_already(self, unit: Unit) -> bool:
-        return is_clean(unit, self._manifest.cleaned_to)
+    def _may_merge(self, unit: Unit) -> bool:
+        """Whether it is a run that no job holds, and not the clean one."""
+        return unit.is_run and unit.id not in self._taken and not is_clean(unit, self._manifest.cleaned_to)
 
     def _with_similar(self, chosen: Sequence[Unit]) -> tuple[Unit, ...]:
         """`chosen`, and the older runs with which its result would be merged at once: so they are written once, not

@@ -16,7 +16,7 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
     manifest, _, config, now_ms = reading
     held = reading.held
     chosen = frozenset[str]() if due is None else frozenset(unit.id for unit in due.units)
-    old = {unit.id for unit in debt.cleanable}
+    young = _young(debt)
     takers = {unit.id: each.debt.text for each in reversed(debt.all_due) for unit in each.units}
 
     latest_ms = latest_cleanable_ms(config, now_ms)
@@ -28,7 +28,7 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
             return "below the log start offset: a drop retires it"
         if unit.id in takers:
             return f"other work that is due will take it: {takers[unit.id]}"
-        if unit.id in old:
+        if unit.id not in young:
             clean = config.compacted and is_clean(unit, manifest.cleaned_to)
             return "already clean" if clean else "no work that is due needs it"
         if unit.max_timestamp_ms > latest_ms:
@@ -37,3 +37,10 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
         return "it comes after one that is younger than min.compaction.lag.ms"
 
     return tuple(NotDue(unit.id, reason(unit)) for unit in debt.units if unit.id not in chosen)
+
+
+def _young(debt: Debt) -> frozenset[str]:
+    """The units that nothing may clean yet."""
+    if len(debt.cleanable) == len(debt.units):
+        return frozenset()
+    return frozenset(unit.id for unit in debt.units) - {unit.id for unit in debt.cleanable}

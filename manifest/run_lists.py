@@ -5,8 +5,7 @@ listed. What an edit makes of the runs, it makes of all of them, and need not kn
 manifest is read, and written before the manifest that is the first to name them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import xxhash
@@ -72,8 +71,7 @@ class RunLists:
             if found is None:
                 raise PartMissing(key)
             known[each.id] = _listed(each, found.body, key)
-        listed = (run for each in value.lists for run in known[each.id])
-        return replace(value, runs=Runs(_joined((*listed, *value.runs))))
+        return replace(value, runs=Runs(_joined((*(known[each.id] for each in value.lists), value.runs))))
 
     def divided(
         self, head: Manifest | None, value: Manifest, written: Written
@@ -155,16 +153,16 @@ def _listed(each: RunList, body: bytes, key: str) -> tuple[SortedRun, ...]:
         raise Corrupt(f"{key} is no run list; nothing was changed. Restore the object", key) from None
     if not key.startswith(PartitionKeys(file.topic, file.topic_id, file.partition).root):
         raise Corrupt(f"{key} is another partition's run list; nothing was changed. Restore the original", key)
-    runs = tuple(replace(run, segments=_dated(run.segments, each.added_at)) for run in file.runs)
-    count = sum(len(run.segments) for run in runs)
-    if count != each.segments:
-        raise Corrupt(f"{key} lists {count} segments, and its manifest says {each.segments}. Restore the manifest", key)
-    return runs
-
-
-def _dated(segments: tuple[SegmentRef, ...], added_at: int) -> tuple[SegmentRef, ...]:
+    segments = tuple(segment for run in file.runs for segment in run.segments)
+    if len(segments) != each.segments:
+        told = f"{len(segments)} segments, and its manifest says {each.segments}"
+        raise Corrupt(f"{key} lists {told}. Restore the manifest", key)
     if all(segment.added_at for segment in segments):
-        return segments
+        return file.runs
+    return tuple(replace(run, segments=_dated(run.segments, each.added_at)) for run in file.runs)
+
+
+def _dated(segments: Iterable[SegmentRef], added_at: int) -> tuple[SegmentRef, ...]:
     return tuple(segment if segment.added_at else replace(segment, added_at=added_at) for segment in segments)
 
 
@@ -173,8 +171,12 @@ def _own(manifest: Manifest) -> tuple[SortedRun, ...]:
     return Runs.of(manifest.runs).after(sum(each.segments for each in manifest.lists))
 
 
-def _joined(runs: Iterable[SortedRun]) -> Iterator[SortedRun]:
-    """Neighbours with one id are one run."""
-    for _, some in groupby(runs, key=lambda run: run.id):
-        first, *others = some
-        yield first if not others else replace(first, segments=sum((run.segments for run in others), first.segments))
+def _joined(parts: Iterable[Sequence[SortedRun]]) -> list[SortedRun]:
+    """The runs of all parts, where the last run of a part may go on as the first of the next."""
+    found: list[SortedRun] = []
+    for part in parts:
+        goes_on = bool(found and part and found[-1].id == part[0].id)
+        if goes_on:
+            found[-1] = replace(found[-1], segments=found[-1].segments + part[0].segments)
+        found += part[1:] if goes_on else part
+    return found

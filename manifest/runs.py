@@ -28,7 +28,7 @@ _IN_JSON = {
 }
 
 
-class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename=_IN_JSON):
+class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename=_IN_JSON, gc=False):
     """One immutable Parquet object.
 
     `min_key` is ≤ every key and `max_key` ≥ every key: exact up to 32 bytes, rounded outward beyond (then `max_key` is
@@ -59,7 +59,7 @@ class SegmentRef(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, 
     checksum: str  # XXH3-64 of the object's bytes, 16 hexadecimal digits
 
 
-class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class SortedRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """Segments with disjoint key ranges in key order (in offset-ordered topics: disjoint offsets, in offset order)."""
 
     id: str

@@ -13,7 +13,7 @@ __all__ = ["Unit", "segments_of", "unit_of", "units"]
 _MIN_OFFSET = attrgetter("min_offset")
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
+class Unit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An L0 segment or a sorted run, to be compacted as one; or the first segments of a run in offset order, whose rest
     stays a run."""
 

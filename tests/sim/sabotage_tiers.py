@@ -17,8 +17,8 @@ OF_TIERS = (
         "C4: a tier crosses the lag",
         "R4",
         "manifest/debt.py",
-        "        free = [u for u in self.old if not u.is_run and u.id not in self._taken]",
-        "        free = [u for u in self.units if not u.is_run and u.id not in self._taken]",
+        "        loose = [u for u in self.old if not u.is_run]",
+        "        loose = [u for u in self.units if not u.is_run]",
     ),
     Sabotage(
         "nothing is sorted first",
