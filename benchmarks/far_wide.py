@@ -46,9 +46,8 @@ def _partition(place: Place, url: str) -> lithify.Partition:
 
 def _make(site: Site, url: str, segments_of_a_run: int) -> None:
     warehouse = site.near.open(url)
-    warehouse.create_topic("wide", 1, {"cleanup.policy": "compact"}, probe=False)
+    topic_id = warehouse.create_topic("wide", 1, {"cleanup.policy": "compact"}, probe=False).describe().topic_id
     store = warehouse.driver.store
-    topic_id = store.folders("wide/")[0]
     head = Manifest(format=FORMAT, topic="wide", topic_id=topic_id, partition=0, id=1, nonce="0" * 16)
     assert store.head(PartitionKeys("wide", topic_id, 0).manifest.key(1)) is not None
     for key, body in wide_files(head, segments_of_a_run).items():
