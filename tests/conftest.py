@@ -31,8 +31,8 @@ settings.register_profile("whole", _UNTIMED, max_examples=50, derandomize=True)
 settings.register_profile("wide", _UNTIMED, max_examples=500, derandomize=False)
 
 
-# For the JVMs of all Sparks that tests begin, in their processes, too. Each lives for seconds, and does the same in half
-# of the processor time if it compiles quickly instead of well.
+# For the JVMs of all Sparks that tests begin, in their processes, too. Each lives for seconds, and takes half of the
+# processor time if it compiles quickly instead of well.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
