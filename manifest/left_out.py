@@ -40,7 +40,7 @@ def left_out(debt: Debt, reading: Reading, due: Due | None) -> tuple[NotDue, ...
 
 
 def _young(debt: Debt) -> frozenset[str]:
-    """The units that nothing may clean yet."""
+    """The units that may not be cleaned yet: mostly none."""
     if len(debt.cleanable) == len(debt.units):
         return frozenset()
     return frozenset(unit.id for unit in debt.units) - {unit.id for unit in debt.cleanable}

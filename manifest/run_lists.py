@@ -175,8 +175,8 @@ def _joined(parts: Iterable[Sequence[SortedRun]]) -> list[SortedRun]:
     """The runs of all parts, where the last run of a part may go on as the first of the next."""
     found: list[SortedRun] = []
     for part in parts:
-        goes_on = bool(found and part and found[-1].id == part[0].id)
-        if goes_on:
+        if found and part and found[-1].id == part[0].id:
             found[-1] = replace(found[-1], segments=found[-1].segments + part[0].segments)
-        found += part[1:] if goes_on else part
+            part = part[1:]
+        found += part
     return found

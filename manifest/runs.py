@@ -16,7 +16,10 @@ T = TypeVar("T")
 Key = bytes  # of a record; this name leaves `bytes` free to mean sizes
 
 
-# A manifest holds thousands of references, so JSON has shorter names: 350 bytes each (docs/rfcs/0002).
+# A manifest holds thousands of references, so JSON has shorter names: 350 bytes each (docs/rfcs/0002). And the structs
+# that it has thousands of are not tracked by Python's collector of cycles (gc=False), which would look at all of them
+# again and again while they are made. They cannot be part of a cycle: they are frozen, and hold texts, numbers, and
+# tuples of such.
 _IN_JSON = {
     "home": "store",
     "raw_bytes": "raw",
