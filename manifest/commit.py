@@ -4,23 +4,22 @@ One abstraction serves `.manifest`, `.compactor`, `.boundary`, `.topic` and `.wa
 P1-P4 of docs/protocol.md; each race is described beside the line that prevents it.
 """
 
-import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_belongs, check_repaired, decode, encode
+from lithify.manifest.codec import check_belongs, check_repaired, decode
+from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
-from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, PartMissing, Parts, Written, discard, store_parts
-from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, LithifyError, Unavailable
+from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
+from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
-from lithify.store.port import Create, Get, Head, NewId, Now, Object, Outcome, Pause, together
+from lithify.store.port import Get, Head, NewId, Now, Object, Pause, together
 
 __all__ = ["FRESH_MS", "WAS_IT_THERE", "Committed", "Lineage", "Version"]
 
@@ -48,13 +47,6 @@ class Committed(msgspec.Struct, Generic[S, R], frozen=True):
     result: R
     repeated: bool  # True: it had been committed before, and this call changed nothing
     open: str = ""  # the token of an earlier attempt whose outcome will never be known, if there was one
-
-
-class _Settled(enum.Enum):
-    OURS = enum.auto()  # the number holds our body
-    TAKEN = enum.auto()  # it holds another body
-    # It holds nothing any more. Only collection removes numbers, so the boundary has passed it.
-    GONE = enum.auto()
 
 
 class Lineage(Generic[S]):
@@ -263,7 +255,7 @@ class Lineage(Generic[S]):
         SUBTLE! For callers that give work up because of a refusal. An exception says nothing about the edit: the store
         may have refused access, or hold a file of a newer release. Test: tests/compactor/test_refused_access.py
         """
-        attempt = _Attempt()
+        attempt = Attempt()
         try:
             outcome = await self._commit(edit, attempt)
             if isinstance(outcome, Refused) and attempt.open_number:
@@ -283,7 +275,7 @@ class Lineage(Generic[S]):
                 f"{attempt.open_number}:{attempt.nonce}",
             ) from error
 
-    async def _commit(self, edit: Edit[S, R], attempt: "_Attempt") -> Committed[S, R] | Refused:
+    async def _commit(self, edit: Edit[S, R], attempt: Attempt) -> Committed[S, R] | Refused:
         head, verified = await self.recent(), False
         for losses in range(COMMIT_ATTEMPTS_MAX):
             number = head.number + 1
@@ -305,12 +297,12 @@ class Lineage(Generic[S]):
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             await store_parts(bodies, attempt.parts, frees=edit.frees)
-            settled, rival = await self._create(number, value, attempt, frees=edit.frees)
+            settled, rival = await create(self._target(number), value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
             # a collected number anew, and a body of ours may have lived and been collected before we looked. Test:
             # tests/protocol/test_p04_boundary.py
             dead = await self._dead()
-            if number > dead and settled is _Settled.OURS:
+            if number > dead and settled is Settled.OURS:
                 await self._saw(Version(number, value))
                 if self._committed is not None:
                     self._committed(head.value, value)
@@ -347,40 +339,8 @@ class Lineage(Generic[S]):
         divided = self._parts.divided(head, value, written)
         return divided if isinstance(divided, Refused) else (divided[0], made.result, divided[1])
 
-    async def _create(
-        self, number: int, value: S, attempt: "_Attempt", *, frees: bool
-    ) -> tuple[_Settled, Version[S] | None]:
-        """Create-if-absent until the outcome is certain (P1). Raises Unavailable if it never is, and what `Create`
-        raises if that attempt certainly stored nothing; `attempt` stays open if an earlier one may have."""
-        key, body = self.chain.key(number), encode(value)
-        for repeat in range(CREATE_ATTEMPTS_MAX):
-            if repeat:
-                await Pause(min(50 * 2 ** (repeat - 1), 2_000))
-            outcome = await Create(key, body, frees)
-            if outcome is not Outcome.EXISTS:
-                attempt.open_number, attempt.nonce = number, value.nonce
-            if outcome is Outcome.CREATED:
-                return _Settled.OURS, None
-            if outcome is Outcome.UNKNOWN:
-                continue  # repeat the same bytes: if they had arrived the first time, we meet them as EXISTS
-            try:
-                found = await Get(key)
-            except AccessDenied:
-                raise  # the next try would be refused too
-            except Unavailable:
-                continue
-            if found is None and number <= await self._dead():
-                return _Settled.GONE, None
-            if found is None:
-                # Only collection removes numbers, after the boundary has passed them. So one of the two replies did not
-                # come from the store (but from a proxy, a cache), and nothing is known yet. Test:
-                # tests/protocol/test_p01_commit_point.py
-                continue
-            if found.body == body:
-                attempt.open_number, attempt.nonce = number, value.nonce
-                return _Settled.OURS, None
-            return _Settled.TAKEN, self._decoded(number, found)
-        raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
+    def _target(self, number: int) -> Target[Version[S]]:
+        return Target(self.chain.key(number), number, self._dead, lambda found: self._decoded(number, found))
 
     async def _dead(self) -> int:
         return 0 if self._dead_at is None else await self._dead_at()
@@ -388,12 +348,3 @@ class Lineage(Generic[S]):
 
 def _is_whole(version: Version[S]) -> bool:
     return version.value is not None or version.number == 0
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """The number whose outcome is uncertain for this edit; 0: all outcomes so far are certain."""
-
-    open_number: int = 0
-    nonce: str = ""
-    parts: dict[bytes, str] = field(default_factory=dict)  # what it has stored

@@ -26,6 +26,7 @@ class Fault(enum.Enum):
     LOST_REQUEST = "it does not happen, and the caller does not learn of that"
     REFUSED = "it does not happen, and the caller learns that (Unavailable)"
     DENIED = "it does not happen, and the caller learns that access is denied (AccessDenied)"
+    TWICE = "it happens, is sent once more on its way, and the caller learns of that only: something is there"
     LATE = "the caller does not learn of it, and it happens at `deliver`, perhaps long after the caller looked"
 
 
@@ -54,6 +55,9 @@ class FaultyStore(Store):
             case Fault.LOST_REPLY:
                 self.inner.create(key, body, frees)
                 return Outcome.UNKNOWN
+            case Fault.TWICE:
+                self.inner.create(key, body, frees)
+                return self.inner.create(key, body, frees)
             case Fault.LOST_REQUEST | Fault.LATE:
                 return Outcome.UNKNOWN
             case Fault.REFUSED:

@@ -33,6 +33,7 @@ class Deed:
     """What happens to one request. The default lets it pass."""
 
     forward: bool = True  # whether the store sees the request
+    twice: bool = False  # it sees it twice, as if the first answer had been lost on the way: the second one is told
     ignore_condition: bool = False  # whether If-None-Match is removed on the way
     ignore_range: bool = False
     status: int | None = None  # answer with this status, whatever the store said
@@ -136,6 +137,8 @@ class Front:
         if deed.late_ms:
             handler.cut()
             pause(deed.late_ms)
+        if deed.forward and deed.twice:
+            self._forward(handler, body, deed)
         if deed.forward:
             status, headers, content = self._forward(handler, body, deed)
             self._observe(seen, deed, body, status)

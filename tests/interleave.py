@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lithify.store.errors import Unavailable
+from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.port import (
     HERE,
     Create,
@@ -32,6 +32,7 @@ from lithify.store.side_by_side import one_after_the_other
 from tests.steps import Stepped, folders, listed
 
 PAGE_KEYS = 7
+DENIED_AFTER_DOUBLED = 0.3  # of reads that would tell whose it is
 
 
 @dataclass(eq=False)
@@ -59,6 +60,7 @@ class World:
     now_ms: int = 1_000_000
     counts: dict[str, int] = field(default_factory=dict)
     _late: list[tuple[str, bytes]] = field(default_factory=list)
+    _doubled: set[str] = field(default_factory=set)  # keys whose create was sent twice, of which nobody has read since
     _ids: int = 0
 
     def __post_init__(self) -> None:
@@ -129,8 +131,12 @@ class World:
         fault = self.random.random()
         if fault >= self.fault_share:
             return self._store_if_absent(key, body)
-        kind = self.random.choice(["lost reply", "never arrived", "arrives late"])
+        kind = self.random.choice(["lost reply", "never arrived", "arrives late", "sent twice"])
         self._count(kind)
+        if kind == "sent twice":  # by a proxy, say, that lost the first reply: this is the answer to the second
+            self._store_if_absent(key, body)
+            self._doubled.add(key)
+            return Outcome.EXISTS
         if kind == "lost reply":
             self._store_if_absent(key, body)
         elif kind == "arrives late":
@@ -148,6 +154,11 @@ class World:
         if idempotent and self.random.random() < self.fault_share / 10:
             self._count("unavailable")
             raise Unavailable(f"{type(request).__name__} failed")
+        if isinstance(request, Get) and request.key in self._doubled:
+            self._doubled.remove(request.key)
+            if self.random.random() < DENIED_AFTER_DOUBLED:
+                self._count("denied")
+                raise AccessDenied("Get was refused this once")
         match request:
             case Create(key, body):
                 return self._create(key, body)

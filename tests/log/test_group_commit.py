@@ -260,7 +260,7 @@ def test_what_fails_the_commit_each_is_told_by_an_error_of_its_own(crowd: Crowd,
 def test_of_an_unknown_commit_each_has_a_token_of_its_own(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch, no_waiting: None
 ) -> None:
-    monkeypatch.setattr("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", 2)
 
     def answer(request: Request[Any]) -> Any:
         reply = crowd.warehouse.driver.answer(request)

@@ -111,7 +111,7 @@ def run(seed: int) -> tuple[Recording, Told]:
 @pytest.fixture(autouse=True)
 def _give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that many commits are left unknown."""
-    monkeypatch.setattr("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 2)
+    monkeypatch.setattr("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", 2)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 40))

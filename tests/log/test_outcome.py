@@ -8,8 +8,8 @@ import pytest
 from lithify.log.partition import Partition
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.manifest.keys import SegmentId
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound, Unavailable
 from lithify.testing.faults import Fault, FaultyStore

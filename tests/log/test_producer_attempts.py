@@ -8,7 +8,7 @@ import pytest
 
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 from lithify.testing.faults import Fault, FaultyStore

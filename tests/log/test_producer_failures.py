@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, Fenced, LithifyError, Unavailable

@@ -4,8 +4,8 @@ import pytest
 
 from lithify.manifest.appends import Append
 from lithify.manifest.claims import Claim
-from lithify.manifest.commit import CREATE_ATTEMPTS_MAX
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.store.errors import CommitUnknown, Unavailable
 from lithify.store.port import Create, Delete, Get, Outcome, Together
 from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, new_partition, segment
@@ -65,7 +65,7 @@ def test_a_number_that_exists_and_holds_nothing_is_asked_for_with_pauses_and_not
     for _ in range(CREATE_ATTEMPTS_MAX):
         held.until(is_create)
         held.reply(Outcome.EXISTS)
-    with pytest.raises(Unavailable, match="no certain answer"):
+    with pytest.raises(CommitUnknown, match="no certain answer"):
         held.end()
     assert len(held.asked_for(Create)) == CREATE_ATTEMPTS_MAX
     assert world.now_ms - began_ms > 4_000

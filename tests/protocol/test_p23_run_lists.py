@@ -142,6 +142,7 @@ def test_what_was_stored_of_the_lists_goes_if_the_rest_cannot_be(
     if fails == "the manifest":
         held.until(creates_manifest)
         held.fail(full)
+        held.go()  # is our manifest there all the same? No
     else:
         held.answers(lambda request: full if getattr(request, "key", "") == made[-1].key else None)
     assert made[0].key in world.objects
@@ -157,8 +158,9 @@ def test_lists_of_a_commit_that_may_have_happened_stay() -> None:
     held.until(creates_manifest)
     held.reply(Outcome.UNKNOWN)
     held.until(creates_manifest)
+    held.fail(AccessDenied("no right any more"))
     with pytest.raises(CommitUnknown):
-        held.fail(AccessDenied("no right any more"))
+        held.end()
     assert lists_there(world)
 
 

@@ -35,6 +35,7 @@ __all__ = ["FaultyStore"]
 
 WRITES = frozenset((Create, Put, PutTo, Delete))
 LANDS_LATER: dict[type, str] = {Create: "0.9", Put: "0.5", PutTo: "0.5", Delete: "0.6"}
+SENT_TWICE, DENIED_THEN = "0123", "01"  # the last digit of a create's fault
 REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
@@ -48,6 +49,7 @@ class FaultyStore:
         self.of_others: set[str] = set()  # places that are another warehouse's
         self._world = world
         self._keys: dict[str, list[str]] = {HERE: []}  # sorted, by place
+        self._doubled: set[tuple[str, str]] = set()  # (actor, key): who may not read that the next time
         self._late: list[tuple[int, int, str, Callable[[], None]]] = []  # (step, order, what, act)
         self._nodes: dict[type, Callable[[Actor, Any, str | None], Any]] = {
             Create: self._create,
@@ -171,6 +173,8 @@ class FaultyStore:
             return outcome
         draw = float(fault)
         conflict = " (409)" if draw * 10 % 1 < 0.3 else ""
+        if draw < 0.4 and fault[-1] in SENT_TWICE:
+            return self._create_twice(actor, key, body, denied=fault[-1] in DENIED_THEN)
         if draw < 0.4:
             outcome = self._store_if_absent(author, key, body)
             happened = "happened" if outcome is Outcome.CREATED else "not happened"
@@ -181,6 +185,15 @@ class FaultyStore:
             self._world.note(actor, f"create: lands later{conflict}")
             self._arrives_later(actor, f"create {key[-40:]}", self._landing(author, key, body))
         return Outcome.UNKNOWN
+
+    def _create_twice(self, actor: Actor, key: str, body: bytes, *, denied: bool) -> Outcome:
+        """Something on the way, to which the first reply was lost, sends it again: the answer is that to the second."""
+        outcome = self._store_if_absent(actor.author, key, body)
+        happened = "happened" if outcome is Outcome.CREATED else "not happened"
+        self._world.note(actor, f"create: {happened}, sent twice{', and access denied' if denied else ''}")
+        if denied:
+            self._doubled.add((actor.name, key))
+        return Outcome.EXISTS
 
     def _ask_for_room(self, actor: Actor, what: str) -> None:
         """Certainly not stored, where the store is full. Collection must never have to ask: all it writes leads to
@@ -207,6 +220,10 @@ class FaultyStore:
     def _get(self, actor: Actor, request: Get | GetFrom, fault: str | None) -> Object | None:
         home = request.home if isinstance(request, GetFrom) else HERE
         found = self.objects[request.key] if self.there(home, request.key) else None
+        if (actor.name, request.key) in self._doubled:
+            self._doubled.remove((actor.name, request.key))
+            self._world.witness.access_denied(actor.author)
+            raise AccessDenied("Get: the store refuses who asks, this once")
         if fault is not None and found is not None and WORKER in actor.name and fault != "dark" and float(fault) < 0.5:
             self._world.note(actor, "get: damaged on its way")
             return Object(found[0][:-1], self._told(found[1]))

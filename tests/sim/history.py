@@ -40,7 +40,7 @@ __all__ = ["Found", "Mask", "play"]
 # What is rare with the figures of the product is frequent with these; each is a bound or a number of attempts.
 INPUTS_MAX = "lithify.compactor.plan.FAN_IN_MAX"
 TUNED = {
-    ("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", "lithify.manifest.parts.CREATE_ATTEMPTS_MAX"): (10, 2, 3),
+    ("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", "lithify.manifest.parts.CREATE_ATTEMPTS_MAX"): (10, 2, 3),
     ("lithify.manifest.commit.FRESH_MS",): (60_000, 2_000, 10**12),
     ("lithify.gc.reachable.BOUNDARY_STEP_MIN",): (256, 8, 2),
     ("lithify.compactor.job_edits.HISTORY_MAX",): (64, 2),

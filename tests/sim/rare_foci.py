@@ -19,7 +19,7 @@ RARE_FOCI = (
         bounds_share=0.0,
         takes=frozenset({"uploads"}),
         climate=CALM | {"page_keys": (12, 100), "fault_share": (0.0, 0.1, 0.3)},
-        tuned={"lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
+        tuned={"lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
     ),
     # Applications, some of which upload, for fewer places than there are of them: each gives way in its turn.
     Focus(
@@ -105,7 +105,7 @@ RARE_FOCI = (
         },
         config={"compaction.attempts.max": ("2", "4")},
         site={"rest_ms": (200, 600, 2_000)},
-        tuned={"lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
+        tuned={"lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX": (2, 2, 3)},
     ),
     # Whom the store refuses for long: workers, or all that a compactor asks.
     Focus(

@@ -21,16 +21,35 @@ SABOTAGES = (
     Sabotage(
         "a file that exists counts as our own",
         "P1",
-        "manifest/commit.py",
+        "manifest/commit_point.py",
         "if found.body == body:",
         "if found.body:",
     ),
     Sabotage(
         "an unknown outcome never happened",
         "P1",
-        "manifest/commit.py",
-        "if outcome is not Outcome.EXISTS:",
-        "if outcome is Outcome.CREATED:",
+        "manifest/commit_point.py",
+        "        attempt.open_number, attempt.nonce = target.number, value.nonce\n"
+        "        if outcome is Outcome.CREATED:\n",
+        "        if outcome is not Outcome.UNKNOWN:\n            "
+        "attempt.open_number, attempt.nonce = target.number, value.nonce\n        if outcome is Outcome.CREATED:\n",
+    ),
+    Sabotage(
+        "what exists is surely not our own",
+        "P1",
+        "manifest/commit_point.py",
+        "        attempt.open_number, attempt.nonce = target.number, value.nonce\n"
+        "        if outcome is Outcome.CREATED:\n",
+        "        if outcome is not Outcome.EXISTS:\n            "
+        "attempt.open_number, attempt.nonce = target.number, value.nonce\n        if outcome is Outcome.CREATED:\n",
+    ),
+    Sabotage(
+        "a refused create surely stored nothing",
+        "P1",
+        "manifest/commit_point.py",
+        "            if await _holds(target.key, body, attempt):\n",
+        "            if not body:\n",
+        test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
     ),
     Sabotage(
         "a lost race goes on from the old head",
@@ -50,8 +69,8 @@ SABOTAGES = (
         "a number just created is never treated as dead",
         "P4",
         "manifest/commit.py",
-        "if number > dead and settled is _Settled.OURS:",
-        "if settled is _Settled.OURS:",
+        "if number > dead and settled is Settled.OURS:",
+        "if settled is Settled.OURS:",
     ),
     Sabotage(
         "a refusal is believed while an outcome is open",

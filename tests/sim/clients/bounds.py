@@ -14,7 +14,7 @@ TUNED = {
     "lithify.log.positions.RACES_MAX": (8, 1, 2),
     "lithify.log.producer.SENDERS_MAX": (8, 1, 2),
     "lithify.log.append.UPLOADS_MAX": (4, 1),
-    "lithify.manifest.commit.CREATE_ATTEMPTS_MAX": (10, 1, 2),
+    "lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX": (10, 1, 2),
     "lithify.manifest.time_index.TIME_INDEX_MAX": (128, 4),
     "lithify.gc.reachable.BOUNDARY_STEP_MIN": (256, 8, 2),
 }

@@ -182,7 +182,7 @@ def commits_in_bad_weather(site: Site) -> Main:
         for index in range(8):
             topic.append([Record(*site.new(b"committed in bad weather %d" % index))])
         consumer, caller = _opens(site, process, "weather")
-        with patch("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 1):
+        with patch("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", 1):
             for _ in range(7):
                 for number, item in consumer.poll(0, 1):
                     caller.handed(number, item)

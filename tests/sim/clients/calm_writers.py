@@ -81,7 +81,7 @@ def sends_in_bad_weather(site: Site) -> Main:
 
     def main(process: Process) -> None:
         topic = site.open(process)
-        with patch("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 1):
+        with patch("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", 1):
             for index, (name, time_ms) in enumerate(((None, 300_000), ("weather", 300_000), *((None, 0),) * 6)):
                 source = Source(f"weather {index}")
                 threads = 1 if time_ms else 3  # they wait for room
@@ -105,7 +105,7 @@ def asks_late(site: Site) -> Main:
         topic = site.open(process)
         for index in range(10):
             row = site.new(b"asked late %d" % index)
-            with patch("lithify.manifest.commit.CREATE_ATTEMPTS_MAX", 1):
+            with patch("lithify.manifest.commit_point.CREATE_ATTEMPTS_MAX", 1):
                 site.world.climate = replace(CALM, fault_share=0.5)
                 try:
                     topic.append([Record(*row)])

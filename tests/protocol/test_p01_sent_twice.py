@@ -1,0 +1,127 @@
+"""P1: what is on the way may send a create twice (a proxy that lost the first reply, a client library). The answer is
+that to the second: something exists there, or the request is refused. It says nothing of the first."""
+
+from typing import Any
+
+import pytest
+
+from lithify.manifest.appends import Append
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+from lithify.store.port import Create, Delete, Outcome, Request
+from tests.interleave import World
+from tests.protocol.days import Partition, lists_there
+from tests.protocol.scene import KEYS, L0_MAX, Held, new_partition, replacing, upload
+
+
+@pytest.fixture(autouse=True)
+def _every_run_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
+    monkeypatch.setattr("lithify.manifest.list_layout.LIST_MAX", 1)
+
+
+DENIED = AccessDenied("the request has expired")
+AWAY = Unavailable("no answer")
+
+
+def stored(held: Held, world: World) -> str:
+    """Our body is there, by the first of two requests; the key. The second one is to be answered."""
+    create = held.until(creates_manifest)
+    assert isinstance(create, Create)
+    assert world._store_if_absent(create.key, create.body) is Outcome.CREATED  # pyright: ignore[reportPrivateUsage]
+    return create.key
+
+
+def appending(world: World) -> Held:
+    files = PartitionFiles(KEYS)
+    return Held(world, files.manifest.commit(Append(world.alone(upload(files)), L0_MAX)))
+
+
+def compacting() -> tuple[World, Held]:
+    """A commit whose manifest names a run list."""
+    partition = Partition()
+    partition.append()
+    head = partition.head
+    return partition.world, Held(partition.world, partition.files.manifest.commit(replacing(head, head.l0, 1)))
+
+
+def creates_manifest(request: Request[Any]) -> bool:
+    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
+
+
+def end(held: Held, key: str, read: LithifyError, create: Outcome | LithifyError = Outcome.EXISTS) -> None:
+    """Every create of `key` is answered with `create`, and every read of it with `read`."""
+
+    def reply(request: Request[Any]) -> Any:
+        if getattr(request, "key", None) != key:
+            return None
+        return create if isinstance(request, Create) else read
+
+    while held.request is not None:
+        held.answers(reply)
+
+
+def test_what_exists_is_read_and_found_to_be_our_own() -> None:
+    world = new_partition()
+    held = appending(world)
+    stored(held, world)
+    held.reply(Outcome.EXISTS)
+    committed = held.end()
+    assert (committed.result, committed.repeated) == (range(1), False)
+    assert world.alone(PartitionFiles(KEYS).head()).id == committed.version.number == 2
+
+
+@pytest.mark.parametrize("failure", [DENIED, AWAY])
+def test_what_exists_and_cannot_be_read_may_be_our_own(failure: LithifyError) -> None:
+    world = new_partition()
+    held = appending(world)
+    key = stored(held, world)
+    with pytest.raises(CommitUnknown, match="whether this commit happened is not known"):
+        end(held, key, failure)
+
+
+@pytest.mark.parametrize("failure", [DENIED, AWAY])
+def test_no_list_is_deleted_that_the_new_head_may_name(failure: LithifyError) -> None:
+    world, held = compacting()
+    key = stored(held, world)
+    named = lists_there(world)
+    with pytest.raises(CommitUnknown):
+        end(held, key, failure)
+    assert not held.asked_for(Delete)
+    assert {each.id for each in world.alone(PartitionFiles(KEYS).head()).lists} == named
+
+
+@pytest.mark.parametrize("refusal", [DENIED, Unavailable("the quota is used up")])
+def test_a_refusal_of_what_is_stored_already_is_none(refusal: LithifyError) -> None:
+    world, held = compacting()
+    stored(held, world)
+    held.fail(refusal)
+    assert held.end().version.number == world.alone(PartitionFiles(KEYS).head()).id
+
+
+def test_a_refusal_of_what_cannot_be_read_deletes_no_list() -> None:
+    world, held = compacting()
+    key = stored(held, world)
+    with pytest.raises(AccessDenied):
+        end(held, key, DENIED, create=DENIED)
+    assert not held.asked_for(Delete)
+    assert world.alone(PartitionFiles(KEYS).head()).lists
+
+
+def test_what_existed_and_is_gone_by_now_may_have_been_our_own() -> None:
+    """1. It is stored, and we are told that something is there. 2. We stand still, and the number is collected. 3. A
+    later head refuses us, and it names the list that our manifest named first."""
+    partition = Partition()
+    partition.append()
+    world, head = partition.world, partition.head
+    held = Held(world, partition.files.manifest.commit(replacing(head, head.l0, partition.epoch)))
+    key = stored(held, world)
+    named = {each.id for each in partition.head.lists}
+    held.reply(Outcome.EXISTS)
+    partition.day()  # its compaction forgets our job
+    partition.collect(3)
+    assert key not in world.objects
+    with pytest.raises(CommitUnknown):
+        held.end()
+    assert not held.asked_for(Delete)
+    assert named <= {each.id for each in partition.head.lists}
