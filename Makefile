@@ -10,7 +10,9 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 # Tests that start Spark share one worker, and so one session (tests/conftest.py).
 # Their order is that of tests/conftest.py: the longest first.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+# One worker more than processors: some tests wait for processes that they have started.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # What make soak drives: the dashboard in a browser, the alert rules in a Prometheus, bucket policies on an S3 server.
 DEBIAN := chromium prometheus radosgw ceph-mon ceph-osd ceph-common
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -1,6 +1,6 @@
 """What every test shares: Hypothesis profiles, one Spark session and one RGW for the whole run.
 
-Without the slow tests, properties have a third of their examples. Both play the same examples in every run, so that a
+Without the slow tests, properties have half of their examples. Both play the same examples in every run, so that a
 change is judged by what it changed. `pytest --hypothesis-profile=wide` searches on, elsewhere each time; a failure
 prints the blob that reproduces it.
 """
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 # Slow machines are no failure: neither deadlines nor the speed of generation are judged.
 _UNTIMED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", _UNTIMED, max_examples=15, derandomize=True)
-settings.register_profile("whole", _UNTIMED, max_examples=50, derandomize=True)
+settings.register_profile("whole", _UNTIMED, max_examples=30, derandomize=True)
 settings.register_profile("wide", _UNTIMED, max_examples=500, derandomize=False)
 
+
+SYNC = Disk.sync
 
 # For the JVMs of all Sparks that tests begin, in their processes, too. Each lives for seconds, and takes half of the
 # processor time if it compiles quickly instead of well.
@@ -37,16 +39,23 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    everyday = "not slow" in config.getoption("markexpr")
     if not config.getoption("--hypothesis-profile"):
-        settings.load_profile("everyday" if everyday else "whole")
-    if everyday:
-        Disk.sync = _not_waiting_for_the_disk
+        settings.load_profile("everyday" if _everyday(config) else "whole")
+
+
+def _everyday(config: pytest.Config) -> bool:
+    return "not slow" in config.getoption("markexpr")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests wait for no disk, which was half of their time where it is slow. In the whole run those of tests/store do,
+    and all processes that tests start. Tests of lost power have a disk of their own (tests/store/disks.py)."""
+    waits = item.path.parent.name == "store" and not _everyday(item.config)
+    Disk.sync = SYNC if waits else _not_waiting_for_the_disk
 
 
 def _not_waiting_for_the_disk(_: Disk, descriptor: int) -> None:
-    """The everyday run skips fsync, which took a sixth of its time; the whole run does not. Tests of lost power have a
-    disk of their own (tests/store/disks.py)."""
     os.fstat(descriptor)  # refuses what fsync would refuse
 
 

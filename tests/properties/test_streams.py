@@ -273,7 +273,7 @@ def history(seed: int) -> World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", seeds(2, 24))
+@pytest.mark.parametrize("chunk", seeds(2, 12))
 def test_a_stream_that_is_cut_and_continued_misses_nothing(chunk: int) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         world = history(seed)

@@ -35,23 +35,6 @@ SABOTAGES = (
         "attempt.open_number, attempt.nonce = target.number, value.nonce\n        if outcome is Outcome.CREATED:\n",
     ),
     Sabotage(
-        "what exists is surely not our own",
-        "P1",
-        "manifest/commit_point.py",
-        "        attempt.open_number, attempt.nonce = target.number, value.nonce\n"
-        "        if outcome is Outcome.CREATED:\n",
-        "        if outcome is not Outcome.EXISTS:\n            "
-        "attempt.open_number, attempt.nonce = target.number, value.nonce\n        if outcome is Outcome.CREATED:\n",
-    ),
-    Sabotage(
-        "a refused create surely stored nothing",
-        "P1",
-        "manifest/commit_point.py",
-        "            if await _holds(target.key, body, attempt):\n",
-        "            if not body:\n",
-        test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
-    ),
-    Sabotage(
         "a lost race goes on from the old head",
         "P2",
         "manifest/commit.py",

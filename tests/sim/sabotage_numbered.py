@@ -1,10 +1,28 @@
-"""Sabotages of what is done about damaged numbered files, topics that are over, and what nobody announced."""
+"""Sabotages of what is done about answers that speak of something else, about damaged numbered files, and about topics
+that are over or announced by nobody."""
 
 from tests.sim.sabotage_line import Sabotage
 
 __all__ = ["OF_NUMBERED_FILES"]
 
 OF_NUMBERED_FILES = (
+    Sabotage(
+        "what exists is surely not our own",
+        "P1",
+        "manifest/commit_point.py",
+        "        attempt.open_number, attempt.nonce = target.number, value.nonce\n"
+        "        if outcome is Outcome.CREATED:\n",
+        "        if outcome is not Outcome.EXISTS:\n            "
+        "attempt.open_number, attempt.nonce = target.number, value.nonce\n        if outcome is Outcome.CREATED:\n",
+    ),
+    Sabotage(
+        "a refused create surely stored nothing",
+        "P1",
+        "manifest/commit_point.py",
+        "            if await _holds(target.key, body, attempt):\n",
+        "            if not body:\n",
+        test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
+    ),
     Sabotage(
         "a damaged file is read as it is",
         "P2",
