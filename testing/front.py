@@ -137,9 +137,7 @@ class Front:
         if deed.late_ms:
             handler.cut()
             pause(deed.late_ms)
-        if deed.forward and deed.twice:
-            self._forward(handler, body, deed)
-        if deed.forward:
+        for _ in range((1 + deed.twice) * deed.forward):
             status, headers, content = self._forward(handler, body, deed)
             self._observe(seen, deed, body, status)
         if deed.late_ms:

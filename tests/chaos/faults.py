@@ -28,7 +28,7 @@ _OF_READS = {
     "reply truncated within its chunks": Deed(reply="chunks"),
     "headers truncated": Deed(reply="headers"),
 }
-_OF_WRITES = {"deed arrives late": Deed(late_ms=LATE_MS)}
+_OF_WRITES = {"deed arrives late": Deed(late_ms=LATE_MS), "deed sent twice": Deed(twice=True)}
 _OF_CREATES = {
     "409 before the deed": Deed(forward=False, status=409, code="ConditionalRequestConflict"),
     "409 after the deed": Deed(status=409, code="ConditionalRequestConflict"),

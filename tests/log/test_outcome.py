@@ -39,7 +39,7 @@ def values(warehouse: Warehouse) -> list[bytes | None]:
 
 TOLD_AT_LAST = [
     plan
-    for plan in itertools.product([Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE], repeat=2)
+    for plan in itertools.product([Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.LATE, Fault.TWICE], repeat=2)
     if Fault.LATE not in plan or plan[-1] is not Fault.LATE
 ]
 

@@ -252,7 +252,7 @@ def offset_of(driver: Driver) -> int:
 Commit = Callable[[int, int], ConsumerPosition]
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST])
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.TWICE])
 def test_a_lost_reply_is_settled_by_putting_the_same_again(fault: Fault) -> None:
     _, driver, files = new_partition([fault])
     first = driver.run(files.manifest.commit(CommitPosition("c", 1, 0, "one"))).result
