@@ -254,7 +254,7 @@ def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1_200,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -269,6 +269,7 @@ def acts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_opening_one(
     acts: dict[str, list[str]],
 ) -> None:
@@ -278,16 +279,19 @@ def test_a_given_session_that_died_is_told_and_keeps_no_engine_of_our_own_from_o
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_session_that_dies_while_idle_is_opened_anew(acts: dict[str, list[str]]) -> None:
     assert acts["idle"] == ["kill survived", "stop_in_jvm survived"]
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_a_job_whose_engine_dies_under_it_goes_on_from_its_ranges(acts: dict[str, list[str]]) -> None:
     """With a cap of one attempt: none of the deaths counts as a failure of the job."""
     assert acts["in mid-job"] == [f"kill {Category.ENGINE_LOST} 2", f"stop {Category.ENGINE_LOST} 2"]
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_an_engine_whose_session_died_is_closed_like_any_other(acts: dict[str, list[str]]) -> None:
     assert acts["closed"] == ["InvalidRequest: users/0: this engine is closed; make a new one"]
