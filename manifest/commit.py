@@ -1,4 +1,4 @@
-"""Numbered files: finding the head of a chain and committing the next one. Nothing else creates numbered files.
+"""Numbered files: finding the head of a chain and committing the next one (which commit_point.py creates).
 
 One abstraction serves `.manifest`, `.compactor`, `.boundary`, `.topic` and `.warehouse` (docs/rfcs/0002). The rules are
 P1-P4 of docs/protocol.md; each race is described beside the line that prevents it.

@@ -257,15 +257,15 @@ def test_tests_make_references_and_answer_for_engines_in_one_place() -> None:
 
 @pytest.mark.slow
 def test_one_file_asks_for_numbered_files_to_be_created() -> None:
-    """Every order of the protocol hangs on `Create` (P1): commit.py alone makes the request, and parts.py for what it
-    creates before."""
+    """Every order of the protocol hangs on `Create` (P1): commit_point.py alone makes the request, and parts.py for what
+    is created before."""
 
     def creates(tree: ast.AST) -> bool:
         names = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
         return any("Create" in (getattr(name, "id", None), getattr(name, "attr", None)) for name in names)
 
     where = {relative(file) for file in package_files() if creates(syntax(file))}
-    assert where <= {"manifest/commit.py", "manifest/parts.py"}
+    assert where <= {"manifest/commit_point.py", "manifest/parts.py"}
 
 
 def test_one_file_knows_the_paths() -> None:
