@@ -257,8 +257,8 @@ def test_tests_make_references_and_answer_for_engines_in_one_place() -> None:
 
 @pytest.mark.slow
 def test_one_file_asks_for_numbered_files_to_be_created() -> None:
-    """Every order of the protocol hangs on `Create` (P1): commit_point.py alone makes the request, and parts.py for what
-    is created before."""
+    """Every order of the protocol hangs on `Create` (P1): commit_point.py alone makes the request, and parts.py for
+    what is created before."""
 
     def creates(tree: ast.AST) -> bool:
         names = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
