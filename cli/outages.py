@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from lithify.cli.terminal import warn
-from lithify.manifest.appends import Full
+from lithify.log.append import Full
 from lithify.segment.spill import NoSpill
 from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 
