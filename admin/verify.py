@@ -61,6 +61,7 @@ class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
     unnamed: int = 0  # objects that no manifest names: orphans, or uploads in progress
     unnamed_bytes: int = 0
     uploading: int = 0  # those of them that belong to an upload that stands (docs/rfcs/0019): no sweep deletes them
+    pins_unread: int = 0  # pinned manifests that cannot be read: what only these name is among the unnamed objects
     quarantine: str | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -245,6 +246,7 @@ class Verifier:
             uploading=sum(
                 upload_of(look.keys.segment_id(key) or "", look.head.uploads) is not None for key in look.unnamed
             ),
+            pins_unread=look.pins_unread,
             quarantine=look.head.quarantine.reason if look.head.quarantine else None,
             findings=(*look.problems, *mine),
         )
@@ -259,6 +261,7 @@ class _Look(msgspec.Struct, frozen=True):
     refs: dict[str, SegmentRef]
     unnamed: dict[str, int]  # key -> bytes
     problems: tuple[Finding, ...]
+    pins_unread: int
 
     def segments(self) -> dict[str, SegmentRef]:
         """The segments that can be checked, by key."""
@@ -268,7 +271,7 @@ class _Look(msgspec.Struct, frozen=True):
 async def _look(files: PartitionFiles) -> _Look:
     """List before reading the head: what the head then does not name is an orphan, or an upload in progress."""
     listed = await _list(files.keys)
-    head = await files.head()
+    head, pinned, unread = await _head_and_pinned(files)
     problems = [
         Finding(
             object=files.keys.manifest.key(head.id),
@@ -284,20 +287,9 @@ async def _look(files: PartitionFiles) -> _Look:
         kind: Literal["corrupt", "unreadable"] = "corrupt" if isinstance(error, Corrupt) else "unreadable"
         problems.append(Finding(object=files.keys.compactor.prefix, kind=kind, message=str(error)))
     refs = {ref.id: ref for ref in head.segments()}
-    for number in sorted(pinned_manifests(head)):
-        key = files.keys.manifest.key(number)
-        try:
-            pinned = await files.manifest.read(number)
-        except (Corrupt, InvalidRequest) as error:
-            kind = "corrupt" if isinstance(error, Corrupt) else "unreadable"
-            problems.append(Finding(object=key, kind=kind, message=str(error)))
-            continue
-        if pinned is None or pinned.value is None:
-            lacks = "" if pinned is None else pinned.lacks
-            text = missing_text(head, number, key, lacks)
-            problems.append(Finding(object=lacks or key, kind="missing", message=text))
-            continue
-        refs |= {ref.id: ref for ref in pinned.value.segments() if ref.id not in refs}
+    for each in pinned:
+        refs |= {ref.id: ref for ref in each.segments() if ref.id not in refs}
+    problems += unread
     # Nothing is known about a segment in another home: it is reported, not counted as checked.
     problems += [
         Finding(object=ref.id, kind="unreadable", message=str(unreachable(files.keys, ref)))
@@ -306,7 +298,40 @@ async def _look(files: PartitionFiles) -> _Look:
     ]
     named = refs.keys() | {retired.id for retired in head.retired}
     unnamed = {key: size for segment, (key, size) in listed.items() if segment not in named}
-    return _Look(files.keys, files.homes, head, refs, unnamed, tuple(problems))
+    return _Look(files.keys, files.homes, head, refs, unnamed, tuple(problems), len(unread))
+
+
+async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, list[Manifest], list[Finding]]:
+    """The head, the manifests that it pins, and what is wrong with those of them that cannot be read.
+
+    SUBTLE! 1. We read head 7, which pins manifest 3. 2. The checkpoint is deleted, and manifest 3 collected. 3. We find
+    it absent. That is damage only if a later head still pins it. Test: tests/admin/test_verify_meanwhile.py
+    """
+    unread: dict[int, Finding] = {}
+    while True:  # bounded: each round finds one more pinned manifest that cannot be read
+        head = await files.head()
+        pins, known, found = sorted(pinned_manifests(head)), len(unread), list[Manifest]()
+        for number in pins:
+            if number not in unread:
+                pinned = await _pinned(files, head, number)
+                if isinstance(pinned, Manifest):
+                    found.append(pinned)
+                else:
+                    unread[number] = pinned
+        if len(unread) == known:
+            return head, found, [unread[number] for number in pins if number in unread]
+
+
+async def _pinned(files: PartitionFiles, head: Manifest, number: int) -> Manifest | Finding:
+    key = files.keys.manifest.key(number)
+    try:
+        pinned = await files.manifest.read(number)
+    except (Corrupt, InvalidRequest) as error:
+        return Finding(object=key, kind="corrupt" if isinstance(error, Corrupt) else "unreadable", message=str(error))
+    if pinned is not None and pinned.value is not None:
+        return pinned.value
+    lacks = "" if pinned is None else pinned.lacks
+    return Finding(object=lacks or key, kind="missing", message=missing_text(head, number, key, lacks))
 
 
 async def _list(keys: PartitionKeys) -> dict[str, tuple[str, int]]:

@@ -80,7 +80,10 @@ def doctor(invocation: Invocation, rounds: int) -> int:
                 checks.append(Check("warehouse", "warning", invocation.not_begun()))
     found = Diagnosis(shown(warehouse.url), tuple(checks), _ending(report, tuple(checks)))
     value = {"warehouse": found.warehouse, "checks": found.checks}
-    output.answer(value, lambda: _show(output, found.warehouse, found.checks))
+    fit = (
+        "fit" if report.finding == "unavailable" or warehouse.begun else "the store is fit; there is no warehouse here"
+    )
+    output.answer(value, lambda: _show(output, found.warehouse, found.checks, fit))
     return code_of(found)
 
 
@@ -122,11 +125,12 @@ def _ending(report: "ProbeReport", checks: tuple[Check, ...]) -> Ending:
             return ending_of_checks(checks)
 
 
-def _show(output: Output, where: str, checks: tuple[Check, ...]) -> None:
+def _show(output: Output, where: str, checks: tuple[Check, ...], fit: str = "fit") -> None:
+    """`fit`: what is said if no check failed."""
     rows = [(check.verdict, check.name, check.detail) for check in checks]
     output.table(("verdict", "check", "what was found"), rows, where, prose=True)
     bad = [check for check in checks if check.verdict == "failure"]
-    output.line(f"{counted(len(bad), 'check')} failed" if bad else "fit")
+    output.line(f"{counted(len(bad), 'check')} failed" if bad else fit)
 
 
 def _versions() -> Iterator[Check]:

@@ -8,8 +8,13 @@ import click
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, is_terminal, size_text, time_text
 from lithify.cli.terminal import plain_bytes
+from lithify.manifest.words import counted
+from lithify.store.errors import Corrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lithify.admin.manifests import NamedList
     from lithify.manifest.model import Manifest, SegmentRef, Upload
 
 __all__ = ["manifest"]
@@ -27,7 +32,7 @@ def manifest() -> None:
 def show(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
     """Show the manifest of a partition of TOPIC. With --json: the stored bytes."""
     if not invocation.as_json:
-        _show(invocation.output, invocation.admin().manifest(topic, partition, number))
+        _show_whole(invocation, topic, partition, number)
         return
     # Not decoded: an operator may have to see a file that lithify cannot read.
     invocation.warehouse()  # only there are the bytes: refuses --url
@@ -35,7 +40,24 @@ def show(invocation: Invocation, topic: str, partition: int, number: int | None)
     click.echo(plain_bytes(stored.body) if is_terminal(sys.stdout) else stored.body, nl=False)
 
 
-def _show(output: Output, shown: "Manifest") -> None:
+def _show_whole(invocation: Invocation, topic: str, partition: int, number: int | None) -> None:
+    """If a run list is damaged or missing, shows what the manifest itself says, and which lists those are."""
+    from lithify.admin.manifests import in_parts, named_lists
+
+    admin, output = invocation.admin(), invocation.output
+    try:
+        shown = admin.manifest(topic, partition, number)
+    except Corrupt as error:
+        if invocation.url or not error.key.endswith(".runs"):
+            raise
+        driver = invocation.warehouse().driver
+        _show(output, *in_parts(driver, admin.manifest_file(topic, partition, number)))
+        output.line("segments in run lists are not shown, since not all of these can be read")
+        raise
+    _show(output, shown, named_lists(shown))
+
+
+def _show(output: Output, shown: "Manifest", lists: "Sequence[NamedList]") -> None:
     output.line(f"{shown.topic}/{shown.partition} manifest {shown.id}, committed {time_text(shown.committed_at_ms)}")
     facts = [
         ("offsets", f"{shown.log_start_offset} to {shown.next_offset - 1}" if shown.next_offset else "none yet"),
@@ -53,6 +75,7 @@ def _show(output: Output, shown: "Manifest") -> None:
             for c in shown.checkpoints
         ),
     ]
+    facts += [("run list", _list(each)) for each in lists]
     facts += [("upload", _upload(each)) for each in shown.uploads]
     if shown.unpinned:
         facts.append(("no longer pinned, to be collected", ", ".join(f"manifest {n}" for n in shown.unpinned)))
@@ -72,6 +95,11 @@ def _lists(shown: "Manifest") -> str:
     text = f"{len(shown.lists)}, {size_text(sum(each.bytes for each in shown.lists))}"
     waiting = len(shown.retired_lists)
     return f"{text}; {waiting} replaced" if waiting else text
+
+
+def _list(each: "NamedList") -> str:
+    problem = f". It {each.problem}" if each.problem else ""
+    return f"{each.key}, {counted(each.segments, 'segment')}, {each.bytes} bytes, xxh3 {each.checksum}{problem}"
 
 
 def _upload(upload: "Upload") -> str:

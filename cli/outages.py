@@ -1,10 +1,11 @@
-"""Outages that a command outlasts, since it cannot be run again for the same records: those that it follows, or those
-that came through a pipe."""
+"""Outages, and partitions that are full, which a command outlasts, since it cannot be run again for the same records:
+those that it follows, or those that came through a pipe."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from lithify.cli.terminal import warn
+from lithify.log.append import Full
 from lithify.segment.spill import NoSpill
 from lithify.store.errors import AccessDenied, CommitUnknown, Unavailable
 
@@ -12,13 +13,14 @@ __all__ = ["Outage", "OutlastingClock"]
 
 
 class Outage:
-    """Reports the beginning and the end of an outage, for each partition. Refused access and a full temporary disk are
-    not outages, since they do not end by waiting: they end the command, as elsewhere. `doing`: "reading"."""
+    """Reports the beginning and the end of an outage, for each partition, and of waiting for compaction. Refused access
+    and a full temporary disk are not outages, since they do not end by waiting: they end the command, as elsewhere.
+    `doing`: "reading"."""
 
     def __init__(self, doing: str, topic: str) -> None:
         self._doing = doing
         self._topic = topic
-        self._of: set[int | None] = set()
+        self._of: dict[int | None, str] = {}  # by partition, what to say once it is over
 
     @contextmanager
     def outlasted(self, partition: int | None = None) -> Generator[None]:
@@ -28,15 +30,29 @@ class Outage:
             yield
         except (AccessDenied, NoSpill):
             raise
+        except Full as error:
+            self._begins(
+                partition,
+                f"warning: {error.holds}; this append waits until compaction has merged some. "
+                f"See 'lithify compaction explain {self._topic}'. Ctrl-C gives up.",
+                over="compaction has made room",
+            )
         except (Unavailable, CommitUnknown) as error:
-            if partition not in self._of:
-                doing = self._doing.capitalize()
-                warn(f"warning: {error}. {doing} {where} continues as soon as the store answers")
-            self._of.add(partition)
+            doing = self._doing.capitalize()
+            self._begins(
+                partition,
+                f"warning: {error}. {doing} {where} continues as soon as the store answers",
+                over="the store answers again",
+            )
         else:
-            if partition in self._of:
-                warn(f"the store answers again; {self._doing} {where} continues")
-            self._of.discard(partition)
+            over = self._of.pop(partition, None)
+            if over is not None:
+                warn(f"{over}; {self._doing} {where} continues")
+
+    def _begins(self, partition: int | None, text: str, over: str) -> None:
+        if self._of.get(partition) != over:
+            warn(text)
+        self._of[partition] = over
 
 
 class OutlastingClock:

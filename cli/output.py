@@ -11,7 +11,7 @@ import msgspec
 
 from lithify.cli.tables import Columns, drawn, wrapped
 from lithify.cli.terminal import json_bytes, plain, warn
-from lithify.manifest.words import counted
+from lithify.manifest.words import counted, size_text
 
 __all__ = [
     "Output",
@@ -25,7 +25,6 @@ __all__ = [
     "time_text",
 ]
 
-_KIB = 1024
 _YEAR_10000_MS = 253_402_300_800_000
 
 
@@ -219,16 +218,6 @@ def tell_cold(topic: str, segments: int) -> None:
     if segments:
         read = f"{counted(segments, 'segment')} of a cold home {'was' if segments == 1 else 'were'} read"
         warn(f"{read}; 'lithify home status {topic}' shows what is where")
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: 1.5 MiB."""
-    amount, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < _KIB or unit == "TiB":
-            break
-        amount /= _KIB
-    return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def count_text(count: int) -> str:

@@ -17,7 +17,7 @@ from lithify.manifest.words import counted
 from lithify.store.errors import InvalidRequest, LithifyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lithify.compactor.compactor import Compactor
     from lithify.compactor.engine import Engine
@@ -162,10 +162,7 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
     rows = [
         (
             *(part.topic, part.partition, part.outcome),
-            _change(count_text, part.before.rows, part.after.rows),
-            _change(count_text, part.before.logical_rows, part.after.logical_rows),
-            _change(size_text, part.before.bytes, part.after.bytes),
-            _change(size_text, part.before.logical_bytes, part.after.logical_bytes),
+            *_holdings(part),
             _what(part),
         )
         for part in report.partitions
@@ -178,6 +175,19 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
         output.line("this warehouse has no topics")
     elif report.more_work:
         output.line("there is more to do: run again, or see the reasons above")
+
+
+def _holdings(part: "PartitionReport") -> "Sequence[str]":
+    """Blank if the partition could not be read."""
+    before, after = part.before, part.after
+    if part.fault is not None and before == after == type(after)():
+        return ("",) * 4
+    return (
+        _change(count_text, before.rows, after.rows),
+        _change(count_text, before.logical_rows, after.logical_rows),
+        _change(size_text, before.bytes, after.bytes),
+        _change(size_text, before.logical_bytes, after.logical_bytes),
+    )
 
 
 def _change(text: "Callable[[int], str]", before: int, after: int) -> str:

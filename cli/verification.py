@@ -10,7 +10,7 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
 
 if TYPE_CHECKING:
-    from lithify.admin.verify import VerifyReport
+    from lithify.admin.verify import PartitionCheck, VerifyReport
 
 __all__ = ["verify"]
 
@@ -53,9 +53,9 @@ def verify(
 def _show(output: Output, report: "VerifyReport") -> None:
     rows = [
         (
-            *(check.topic, check.partition, check.manifest_id or ""),
-            *(count_text(check.segments), size_text(check.bytes), check.pinned, check.unnamed),
-            *(size_text(check.unnamed_bytes), len(check.findings), check.quarantine or ""),
+            *(check.topic, check.partition),
+            *(_counts(check) if check.manifest_id else ("",) * 6),  # or it could not be read
+            *(len(check.findings), check.quarantine or ""),
         )
         for check in report.partitions
     ]
@@ -71,11 +71,17 @@ def _show(output: Output, report: "VerifyReport") -> None:
                 f"quarantined: {where} is not compacted: {check.quarantine}. Once its segment is restored from a copy: "
                 f"'lithify compaction retry {check.topic} --partition {check.partition}'"
             )
-    if any(check.unnamed for check in report.partitions):
+    if any(check.unnamed and not check.pins_unread for check in report.partitions):
         output.line(
             "objects that no manifest names are orphans or uploads in progress: 'lithify gc run --dry-run --sweep' "
             "lists them"
         )
+    for check in report.partitions:
+        if check.unnamed and check.pins_unread:
+            output.line(
+                f"{check.topic}/{check.partition}: whether the unnamed objects are garbage cannot be judged while a "
+                "manifest that a checkpoint pins, or its run list, cannot be read"
+            )
     uploading = sum(check.uploading for check in report.partitions)
     if uploading:
         output.line(
@@ -83,3 +89,10 @@ def _show(output: Output, report: "VerifyReport") -> None:
         )
     if not report.findings:
         output.line("every live or pinned segment exists and is intact")
+
+
+def _counts(check: "PartitionCheck") -> tuple[object, ...]:
+    return (
+        *(check.manifest_id, count_text(check.segments), size_text(check.bytes), check.pinned, check.unnamed),
+        size_text(check.unnamed_bytes),
+    )

@@ -63,12 +63,14 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     rests_until_ms: int | None = None
 
     def then(self, later: "Pass") -> "Pass":
-        """Both as one; an object that both deleted (in a dry run, would delete) counts once."""
+        """Both as one; an object that both deleted (in a dry run, would delete) counts once, and what the later one
+        deleted was not kept."""
         known = {garbage.key for garbage in self.deleted}
+        gone_later = {garbage.where for garbage in later.deleted}
         return Pass(
             deleted=(*self.deleted, *(garbage for garbage in later.deleted if garbage.key not in known)),
             refused=(*self.refused, *later.refused),
-            kept=(*self.kept, *later.kept),
+            kept=(*(garbage for garbage in self.kept if garbage.where not in gone_later), *later.kept),
             boundary=later.boundary,
             waiting=later.waiting,
             checkpoints_expired=self.checkpoints_expired,

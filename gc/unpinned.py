@@ -12,7 +12,7 @@ from lithify.gc.reachable import Garbage, list_garbage, live_in, named_by, pinne
 from lithify.manifest.homes import Where, refuse_unreachable
 from lithify.manifest.model import Manifest, RunList, SegmentRef
 from lithify.manifest.partition import PartitionFiles
-from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_text
+from lithify.manifest.pins import by_manifest, let_go_text, missing_text, pin_missing_text, pin_text
 from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["LetGo", "kept_by_pins", "let_go"]
@@ -59,6 +59,9 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
         try:
             left, listed = await look.only_in(number)
             refuse_unreachable(files.keys, left or (), files.homes)
+        except _ListUnread as error:
+            kept.append(Garbage(key, 0, f"{error}; 'lithify gc run --sweep' removes what it named"))
+            continue
         except (Corrupt, InvalidRequest) as error:
             kept.append(Garbage(key, 0, f"what only manifest {number} names is kept until this is solved: {error}"))
             continue
@@ -73,6 +76,11 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
     return LetGo(tuple(segments.values()), alone, there, lists, tuple(kept))
 
 
+class _ListUnread(Exception):
+    """A manifest that is no longer pinned cannot be read, because of one of its run lists. Nobody needs to restore it:
+    a sweep takes what nothing else names."""
+
+
 class _Look:
     """Looks at the manifests that a head lists as no longer pinned, in their order."""
 
@@ -85,14 +93,15 @@ class _Look:
 
     async def only_in(self, number: int) -> tuple[list[SegmentRef] | None, list[RunList]]:
         """The segments and run lists that only manifest `number` names, or other manifests that are no longer pinned.
-        None: a sweep took it, with everything it named. Raises Corrupt and InvalidRequest if that cannot be determined.
+        None: a sweep took it, with everything it named. If that cannot be determined, raises _ListUnread, Corrupt or
+        InvalidRequest.
 
         SUBTLE! Skip what the head still lists as retired: the normal pass deletes it once its grace period is over. A
         segment that is neither live nor retired was handed over, so it was retired at or below a boundary. It was live
         without a gap since its `added_at`, so of the pinned manifests only the nearest one below and the nearest one
         above can still name it. Test: tests/protocol/test_p16_pins.py
         """
-        left = await _manifest(self._files, number)
+        left = await _unpinned(self._files, number)
         if left is None:
             return None, []
         at = bisect(self._pins, number)
@@ -105,24 +114,25 @@ class _Look:
 
     async def _named_in(self, pinned: int) -> frozenset[str]:
         if self._above[0] != pinned:
-            there = await _manifest(self._files, pinned)
-            if there is None:  # its checkpoint may be gone since the head was read; the next pass will see
-                key = self._files.keys.manifest.key(pinned)
-                raise Corrupt(missing_text(self._head, pinned, key), key)
-            self._above = pinned, live_in(there)
+            there = await self._files.manifest.read(pinned)
+            if there is None or there.value is None:  # its checkpoint may be gone since; the next pass will see
+                key, lacks = self._files.keys.manifest.key(pinned), "" if there is None else there.lacks
+                raise Corrupt(missing_text(self._head, pinned, key, lacks), lacks or key)
+            self._above = pinned, live_in(there.value)
         return self._above[1]
 
 
-async def _manifest(files: PartitionFiles, number: int) -> Manifest | None:
-    """Raises Corrupt if it is there, and a run list that it names is not. (A sweep that deletes both may have stopped
-    between. Until the next one takes the rest, nobody knows what else the manifest named.)"""
-    version = await files.manifest.read(number)
+async def _unpinned(files: PartitionFiles, number: int) -> Manifest | None:
+    """Raises _ListUnread if it is there, and a run list that it names is not. (A sweep that deletes both may have
+    stopped between. Until the next one takes the rest, nobody knows what else the manifest named.)"""
+    try:
+        version = await files.manifest.read(number)
+    except Corrupt as error:
+        if files.keys.run_list_id(error.key) is None:
+            raise
+        raise _ListUnread(f"manifest {number}'s run list is damaged") from error
     if version is not None and version.lacks:
-        key = files.keys.manifest.key(number)
-        raise Corrupt(
-            f"{version.lacks} is missing, a run list of {key}: if a sweep was interrupted, the next one ends that",
-            version.lacks,
-        )
+        raise _ListUnread(f"manifest {number}'s run list is missing")
     return None if version is None else version.value
 
 
@@ -132,11 +142,15 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
     kept: dict[str, Garbage] = {}
     known = named_by(head)
     for pin in by_manifest(head.checkpoints):
+        key = files.keys.manifest.key(pin.manifest)
         try:
-            pinned = await _manifest(files, pin.manifest)
+            version = await files.manifest.read(pin.manifest)
         except (Corrupt, InvalidRequest) as error:
-            kept[str(pin.manifest)] = Garbage(files.keys.manifest.key(pin.manifest), 0, str(error))
+            kept[str(pin.manifest)] = Garbage(key, 0, str(error))
             continue
+        pinned = None if version is None else version.value
+        if version is not None and version.lacks:
+            kept[str(pin.manifest)] = Garbage(key, 0, pin_missing_text(head.topic, pin, key, version.lacks))
         told = let_go_text(head.topic, pin)
         why = f"kept only by {pin_text(pin)}, which pins manifest {pin.manifest}: {told}"
         for ref in () if pinned is None else pinned.segments():

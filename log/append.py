@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from lithify.manifest.appends import Append, AppendMany, BelowOrphanFloor, NoneAppended
+from lithify.manifest.appends import Append, AppendMany, BelowOrphanFloor, Full, NoneAppended
 from lithify.manifest.commit import WAS_IT_THERE
 from lithify.manifest.config import slows_from
 from lithify.manifest.edits import Already, Refused
@@ -25,7 +25,7 @@ from lithify.manifest.uploads import find_upload, offsets_of
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import NewId, Now, Pause, Put
 
-__all__ = ["OF_UPLOAD", "Committing", "append", "commit_many", "delay", "outcome", "partition_of", "unknown_to"]
+__all__ = ["OF_UPLOAD", "Committing", "Full", "append", "commit_many", "delay", "outcome", "partition_of", "unknown_to"]
 
 Committing = Callable[[Append], Awaitable[range]]
 """Commits one append, whose segment is uploaded; answers with its offsets."""

@@ -27,7 +27,7 @@ from lithify.manifest.retention import floor_at
 from lithify.manifest.transactions import EXPIRATION_MS, Place, TransactionStamp, dated, earlier_version, remember
 from lithify.store.errors import LithifyError, Unavailable
 
-__all__ = ["Answers", "Append", "AppendMany", "BelowOrphanFloor", "NoneAppended", "appended", "full"]
+__all__ = ["Answers", "Append", "AppendMany", "BelowOrphanFloor", "Full", "NoneAppended", "appended", "full"]
 
 
 class BelowOrphanFloor(LithifyError):
@@ -189,13 +189,23 @@ def _indexed(head: Manifest, following: Manifest, now_ms: int) -> Manifest:
     return replace(following, log_start_offset=floor, time_index=index)
 
 
-def full(head: Manifest, l0_segments_max: int) -> Unavailable | None:
+class Full(Unavailable):
+    """A partition has as many L0 segments as it may have (`l0.segments.max`); only compaction makes room. `holds`: this
+    alone, without a remedy."""
+
+    def __init__(self, message: str, holds: str = "") -> None:
+        super().__init__(message)
+        self.holds = holds
+
+
+def full(head: Manifest, l0_segments_max: int) -> Full | None:
     """Why nothing can be appended to `head`, if it has too many L0 segments."""
     if len(head.l0) < l0_segments_max:
         return None
-    return Unavailable(
-        f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit: compaction is behind. Nothing was "
-        "appended there; retry later, and see 'lithify compaction explain'"
+    holds = f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit"
+    return Full(
+        f"{holds}: compaction is behind. Nothing was appended there; retry later, and see 'lithify compaction explain'",
+        holds,
     )
 
 

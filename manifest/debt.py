@@ -26,7 +26,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
-from lithify.manifest.words import DEBT_TEXTS, counted, span_text
+from lithify.manifest.words import DEBT_TEXTS, counted, size_text, span_text
 
 __all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess"]
 
@@ -211,7 +211,7 @@ class _Books:
         if not self.droppable:
             return NotDue(DebtName.FLOOR.text, "no segment lies wholly below the log start offset")
         size = sum(s.bytes for s in self.droppable)
-        held = f"{counted(len(self.droppable), 'segment')} ({size} bytes)"
+        held = f"{counted(len(self.droppable), 'segment')} ({size_text(size)})"
         lie = "lies" if len(self.droppable) == 1 else "lie"
         return Due(DebtName.FLOOR, (), f"{held} {lie} below the log start offset")
 
@@ -324,7 +324,9 @@ class _Books:
         if isinstance(chosen, str):
             return NotDue(DebtName.COLD.text, chosen)
         size = sum(unit.bytes for unit in chosen)
-        return Due(DebtName.COLD, chosen, f"{counted(len(chosen), 'segment')} ({size} bytes) may go to {told(home)}")
+        return Due(
+            DebtName.COLD, chosen, f"{counted(len(chosen), 'segment')} ({size_text(size)}) may go to {told(home)}"
+        )
 
     @cached_property
     def _run_steps(self) -> list[Sequence[Unit]]:

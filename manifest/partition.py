@@ -73,12 +73,20 @@ class PartitionFiles:
 
     async def head(self) -> Manifest:
         """The manifest's head (P3). Raises NotFound if the partition was never created."""
-        manifest = (await self.manifest.refresh()).value
+        return self._there((await self.manifest.refresh()).value)
+
+    def _there(self, manifest: Manifest | None) -> Manifest:
         if manifest is None:
             raise NotFound(
                 f"{self.name} has no manifest under {self.keys.root}; was the topic created in this warehouse?"
             )
         return manifest
+
+    async def bare_head(self) -> Manifest:
+        """As `head`, but as it is stored: reads no run list, so it lacks the runs that its lists list. For who looks
+        at files; nothing may be made of it."""
+        bare: Lineage[Manifest] = Lineage(self.keys.manifest, Manifest, check_manifest, self._dead_manifest)
+        return self._there((await bare.refresh()).value)
 
     async def live_head(self) -> Manifest:
         """As `head`. Also raises NotFound if the topic was deleted."""

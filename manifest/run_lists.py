@@ -30,7 +30,7 @@ from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, Unavailable
 from lithify.store.port import Get, together
 
-__all__ = ["RunListFile", "RunLists"]
+__all__ = ["RunListFile", "RunLists", "check_listed"]
 
 
 class RunListFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="runs"):
@@ -143,6 +143,11 @@ def _retired_by(head: Manifest | None, number: int, lists: Iterable[RunList]) ->
             yield RetiredList(id=each.id, bytes=each.bytes, added_at=each.added_at, retired_at=number)
 
 
+def check_listed(each: RunList, body: bytes, key: str) -> None:
+    """Raises Corrupt if `body`, stored under `key`, is not the list `each`."""
+    _listed(each, body, key)
+
+
 def _listed(each: RunList, body: bytes, key: str) -> tuple[SortedRun, ...]:
     """What the list `each` holds. Raises Corrupt if this is not it."""
     if len(body) != each.bytes or xxhash.xxh3_64_hexdigest(body) != each.checksum:
@@ -150,7 +155,7 @@ def _listed(each: RunList, body: bytes, key: str) -> tuple[SortedRun, ...]:
     try:
         file = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # its manifest was repaired by hand
-        raise Corrupt(f"{key} is no run list; nothing was changed. Restore the object", key) from None
+        raise Corrupt(f"{key} is not a valid run list; nothing was changed. Restore the object", key) from None
     if not key.startswith(PartitionKeys(file.topic, file.topic_id, file.partition).root):
         raise Corrupt(f"{key} is another partition's run list; nothing was changed. Restore the original", key)
     segments = tuple(segment for run in file.runs for segment in run.segments)

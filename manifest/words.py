@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Protocol
 
-__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "span_text"]
+__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "size_text", "span_text"]
 
 DEBT_TEXTS = {
     "floor": "drop segments",
@@ -20,6 +20,7 @@ DEBT_TEXTS = {
 }
 """By the name of the debt (lithify.manifest.debt)."""
 
+_KIB = 1024
 _STEPS_MS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -29,6 +30,16 @@ def span_text(span_ms: int) -> str:
         if abs(span_ms) >= step:
             return f"{span_ms / step:.1f} {unit}"
     return f"{span_ms} ms"
+
+
+def size_text(size: int) -> str:
+    """Bytes: 1.5 MiB."""
+    amount, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < _KIB or unit == "TiB":
+            break
+        amount /= _KIB
+    return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -27,7 +27,8 @@ def test_what_lithify_says_there_is_in_its_code() -> None:
     said = (
         "compaction.paused is true",
         "the quarantine is lifted; the next pass continues",
-        "its limit: compaction is behind. Nothing was appended there; retry later",
+        "L0 segments, its limit",
+        ": compaction is behind. Nothing was appended there; retry later",
         "it stays readable for the grace period",
         "fails its checksum",
         "is missing: restore the object from a copy",

@@ -28,7 +28,7 @@ _OF_CODECS = (OSError, gzip.BadGzipFile)  # exactly these types, without an errn
 _OF_PROGRAMS = (TypeError, AttributeError, NameError, AssertionError)
 _NOT_A_PATH = dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EROFS), "check the URL") | {
     # As files of /proc, which have no size.
-    errno.EINVAL: "it is no ordinary file: copy it, or pipe it into the command",
+    errno.EINVAL: "it is not a regular file: copy it, or pipe it into the command",
 }
 _REFUSED = {401, 402, 403, 407, 451}
 _GONE = {404, 410}

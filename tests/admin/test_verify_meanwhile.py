@@ -1,4 +1,4 @@
-"""What happens to a warehouse while it is verified is no damage."""
+"""What happens to a warehouse while it is verified, or a key is traced, is no damage."""
 
 from collections.abc import Callable, Generator
 
@@ -8,6 +8,8 @@ import lithify
 from lithify.admin.verify import Finding, Verifier, local_checks
 from lithify.segment.check import CheckTask
 from lithify.store.homes import Homes
+from lithify.store.memory import MemoryStore
+from lithify.store.port import Object
 from tests.clock import HandClock
 from tests.log.compaction import files_of
 
@@ -81,3 +83,64 @@ def test_what_is_still_named_is_missing(
         warehouse.store.delete([lost])
 
     assert [(finding.kind, finding.object) for finding in verified(warehouse, meanwhile)] == [("missing", lost)]
+
+
+Look = Callable[[lithify.Warehouse], object]
+
+
+def verify(warehouse: lithify.Warehouse) -> object:
+    return lithify.Admin(warehouse).verify("users", engine="local").findings
+
+
+def trace(warehouse: lithify.Warehouse) -> object:
+    return lithify.Admin(warehouse).history("users", b"k", 0, trace=True).versions[1:]
+
+
+@pytest.mark.parametrize("suffix", [".manifest", ".runs"])
+@pytest.mark.parametrize("look", [verify, trace])
+def test_a_checkpoint_that_is_released_and_collected_meanwhile_is_no_damage(
+    warehouse: lithify.Warehouse,
+    clock: HandClock,
+    users: lithify.Topic,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    look: Look,
+) -> None:
+    """Between the look at the head and that at the manifest which it pinned, or at its run list."""
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", 0)
+    compacted(warehouse)
+    users.partition(0).snapshot(pin="before")
+    files = files_of(warehouse, "users")
+    pinned = warehouse.driver.run(files.head())
+    users.partition(0).append([lithify.Record(b"k", b"newer")])
+    compacted(warehouse)
+    collected(warehouse, clock)
+    here = {".manifest": files.keys.manifest.key(pinned.id), ".runs": files.keys.run_list(pinned.lists[0].id)}[suffix]
+    get, went = MemoryStore.get, list[str]()
+
+    def released(store: MemoryStore, key: str) -> Object | None:
+        if key == here and not went:
+            went.append(key)
+            lithify.Admin(warehouse).delete_checkpoint("users", "before", 0)
+            collected(warehouse, clock)
+            assert get(store, key) is None
+        return get(store, key)
+
+    monkeypatch.setattr(MemoryStore, "get", released)
+    assert look(warehouse) == ()
+    assert went
+
+
+def test_what_a_checkpoint_still_pins_is_damage_if_it_is_missing(
+    warehouse: lithify.Warehouse, clock: HandClock, users: lithify.Topic
+) -> None:
+    users.partition(0).snapshot(pin="before")
+    files = files_of(warehouse, "users")
+    lost = files.keys.manifest.key(warehouse.driver.run(files.head()).id)
+    compacted(warehouse)
+    collected(warehouse, clock)
+    warehouse.store.delete([lost])
+    findings = lithify.Admin(warehouse).verify("users", engine="local").findings
+    assert [(each.kind, each.object) for each in findings] == [("missing", lost)]
+    with pytest.raises(lithify.Corrupt, match="is pinned by checkpoint before, but missing"):
+        trace(warehouse)

@@ -22,7 +22,7 @@ def test_a_place_that_is_fit(on_files: Lithify) -> None:
     found = checks(on_files)
     assert {check["verdict"] for name, check in found.items() if name.startswith("store: ")} == {"ok"}
     assert found["topics"]["detail"] == "2 partitions are readable"
-    assert "fit" in on_files.ok("doctor", "--rounds", "1")
+    assert on_files.ok("doctor", "--rounds", "1").endswith("\nfit\n")
 
 
 @pytest.mark.parametrize("made", [(), ("photos/2026",)], ids=["no folder", "a folder of something else"])
@@ -33,6 +33,7 @@ def test_of_a_mistyped_path_nothing_stays(on_files: Lithify, folder: Path, made:
     text = on_files.ok("doctor")
     assert "there is no warehouse at" in " ".join(text.split())
     assert "objects of the probe removed" in " ".join(text.split())
+    assert text.endswith("the store is fit; there is no warehouse here\n")
     assert set(folder.parent.rglob("*")) == before
 
 

@@ -38,7 +38,7 @@ def test_a_folder_that_takes_no_others_is_told_once(
 
 
 def test_a_file_without_a_size_is_told_so() -> None:
-    said = r"/proc/version: .*it is no ordinary file: copy it, or pipe it"
+    said = r"/proc/version: .*it is not a regular file: copy it, or pipe it"
     with pytest.raises(InvalidRequest, match=said), explained("/proc/version"):
         raise OSError(errno.EINVAL, "Invalid argument")
 

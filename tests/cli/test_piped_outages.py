@@ -118,6 +118,30 @@ def test_whenever_it_begins(
     assert outlasted
 
 
+def test_a_full_partition_is_no_outage(lithify: Lithify, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before, it said that it goes on once the store answers, though only compaction could help."""
+    lithify.ok("topic", "create", "t", "--config", "l0.segments.max=4", "--config", "compaction.paused=true")
+    pauses = 0
+
+    def pause(ms: int) -> None:
+        nonlocal pauses
+        pauses += ms == 1_000  # others slow appends down
+        if pauses == 3:
+            lithify.ok("topic", "alter", "t", "--unset", "compaction.paused")
+            lithify.ok("compactor", "run", "--once", "--engine", "local", "--no-gc")
+
+    with piped(tmp_path / "in") as path, monkeypatch.context() as patched:
+        patched.setattr("lithify.store.driver.pause", pause)
+        result = lithify("append", "t", "--from", path, "--batch-size", "4")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == [
+        "lithify: warning: t/0 holds 4 L0 segments, its limit; this append waits until compaction has merged some. "
+        "See 'lithify compaction explain t'. Ctrl-C gives up.",
+        "lithify: compaction has made room; appending to t continues",
+    ]
+    assert stored(lithify, "t") == Counter(row["value"] for row in ROWS)
+
+
 def test_refused_access_ends_it(lithify: Lithify, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lithify.ok("topic", "create", "t")
     with piped(tmp_path / "in") as path, monkeypatch.context() as patched:

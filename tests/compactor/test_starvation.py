@@ -114,9 +114,7 @@ def test_a_drop_without_room_waits_and_says_for_what() -> None:
         waiting = decide(Reading.of(full, None, settings, NOW_MS))
         assert isinstance(waiting, Wait)
         assert waiting.until_ms is None
-        assert waiting.reason == (
-            f"due (1 segment (99 bytes) lies below the log start offset), but {waiting_text(full)}"
-        )
+        assert waiting.reason == (f"due (1 segment (99 B) lies below the log start offset), but {waiting_text(full)}")
     assert isinstance(decide(Reading.of(replace(full, retired=full.retired[1:]), None, config(), NOW_MS)), Drop)
 
 

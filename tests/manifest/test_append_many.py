@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lithify.events.changes import changes_of_manifest
 from lithify.events.types import Appended
-from lithify.manifest.appends import Append, AppendMany, NoneAppended
+from lithify.manifest.appends import Append, AppendMany, Full, NoneAppended
 from lithify.manifest.edits import Already, Next, Refused
 from lithify.manifest.floor import SetBounds
 from lithify.manifest.keys import SegmentId
@@ -19,7 +19,7 @@ from lithify.manifest.model import GROUP_MAX, Manifest
 from lithify.manifest.producers import OpenProducer, ProducerStamp
 from lithify.manifest.retention import KEEP_ALL, Retention
 from lithify.manifest.transactions import TransactionStamp
-from lithify.store.errors import AlreadyExists, Fenced, NotFound, Unavailable
+from lithify.store.errors import AlreadyExists, Fenced, NotFound
 from tests.protocol import scene
 from tests.protocol.scene import FIRST, L0_MAX, at, segment
 
@@ -179,7 +179,7 @@ def test_the_limit_of_l0_segments_counts_members() -> None:
     verdict = AppendMany(members).apply(HEAD, HEAD.id + 1, NOW_MS)
     assert isinstance(verdict, Next)
     end = HEAD.next_offset
-    assert told(verdict.result) == [range(end, end + 1), range(end + 1, end + 2), Unavailable, Unavailable]
+    assert told(verdict.result) == [range(end, end + 1), range(end + 1, end + 2), Full, Full]
 
 
 def test_a_fenced_member_fails_nobody_else() -> None:

@@ -345,7 +345,7 @@ def test_what_is_no_run_list_is_refused_whatever_its_manifest_says(body: bytes, 
     (entry,) = made.lists
     fits = replace(entry, bytes=len(body), checksum=xxhash.xxh3_64_hexdigest(body))
     stored = replace(decode(Manifest, encode(made), "m", made.id), lists=(fits,))
-    with pytest.raises(Corrupt, match="is no run list"):
+    with pytest.raises(Corrupt, match="is not a valid run list"):
         whole(stored, {KEYS.run_list(entry.id): body})
 
 
