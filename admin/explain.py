@@ -25,8 +25,9 @@ from lithify.compactor.split import ranges_without_weights
 from lithify.manifest.cold_price import ColdPrice, cold_price
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
-from lithify.manifest.jobs import CompactorState, Estimate
+from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.known import KnownPartitions
+from lithify.manifest.latest_failure import failure_text
 from lithify.manifest.model import Key
 from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
@@ -246,4 +247,12 @@ def _reason(action: Action, reading: Reading) -> str:
         case Admit(job):
             return f"job {job.id} was requested and waits for {waits_for(job, reading)}"
         case Resume(job):
-            return f"job {job.id} is running: {job.reason}"
+            return _resumes(job)
+
+
+def _resumes(job: Job) -> str:
+    if any(each.ended_at_ms is None for each in job.attempts):
+        return f"job {job.id} is running: {job.reason}"
+    failed = failure_text(job.attempts)
+    due = "its first attempt is due" if not job.attempts else "its next attempt is due"
+    return f"job {job.id}: {failed}; {due}" if failed else f"job {job.id}: {due}: {job.reason}"
