@@ -78,6 +78,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # its host and process
     at_work: bool  # it plans or runs a job here, and has just shown life
     seen_ms: int | None  # of its latest claim or job; retiring segments leaves no such mark
+    left: bool = False  # it ended as it should, and gave the partition up; one that was killed did not
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +224,12 @@ def _owed(debt: Debt) -> Owed:
 def _owner(state: CompactorState, now_ms: int) -> Owner | None:
     if not state.owner_name:
         return None
-    return Owner(name=state.owner_name, at_work=incumbent_lives(state, now_ms), seen_ms=state.heartbeat_at_ms or None)
+    return Owner(
+        name=state.owner_name,
+        at_work=incumbent_lives(state, now_ms),
+        seen_ms=state.heartbeat_at_ms or None,
+        left=not state.owner,
+    )
 
 
 def _beside(action: Action, reading: Reading) -> Beside | None:

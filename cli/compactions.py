@@ -372,6 +372,8 @@ def owner_text(each: "Explanation") -> str:
     seen = ""
     if owner.seen_ms is not None:
         seen = f", its latest claim or job {span_text(max(each.at_ms - owner.seen_ms, 0))} ago"
+    if owner.left:
+        return f"none now; {owner.name} left{seen}"
     taken = f"; a standby takes over work that it leaves undone for {span_text(LEASE_MS)}"
     return f"{owner.name}{seen}{'' if each.action == 'wait' else taken}"
 

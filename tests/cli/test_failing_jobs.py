@@ -1,4 +1,4 @@
-"""A job that fails again and again looks like one wherever an operator looks."""
+"""A job that fails again and again looks like one wherever an operator looks; who has left is not said to compact."""
 
 import pytest
 
@@ -64,3 +64,10 @@ def test_a_description_and_a_doctor_name_the_job_that_failed(failing: Lithify) -
     assert f": {WHY}; 'lithify compaction explain" in told
     failing.ok(*ONCE)
     assert "! " not in failing.ok("topic", "describe", "users")
+
+
+def test_nobody_is_said_to_compact_where_the_last_one_has_left(failing: Lithify) -> None:
+    told = failing.ok("compaction", "explain", "users")
+    assert "compactor: none now; " in told
+    assert " left, its latest claim or job 5.0 s ago\n" in told
+    assert "a standby takes over" not in told
