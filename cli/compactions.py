@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from lithify.compactor.info import CompactionInfo
     from lithify.manifest.jobs import Estimate, MergeCounts, Status
 
-__all__ = ["compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
+__all__ = ["ACTION_WORDS", "compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
 
 _PASSED_SHOWN = 20
-_TOLD = {  # where the name of an action is a word of the protocol
+ACTION_WORDS = {  # where the name of an action is a word of the protocol
     "settle": "note how a job ended",
     "resume": "continue a job",
     "admit": "decide on a request",
@@ -297,10 +297,10 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> int:
 def _explain(output: Output, found: "Iterable[Explanation]") -> None:
     for each in found:
         what = f"{each.debt.text}: " if each.debt else ""
-        output.line(f"{each.topic}/{each.partition}: {_TOLD.get(each.action, each.action)}: {what}{each.reason}")
+        output.line(f"{each.topic}/{each.partition}: {ACTION_WORDS.get(each.action, each.action)}: {what}{each.reason}")
         if each.beside:
             output.line(
-                f"  beside that job: {_TOLD.get(each.beside.action, each.beside.action)}: {each.beside.reason}"
+                f"  beside that job: {ACTION_WORDS.get(each.beside.action, each.beside.action)}: {each.beside.reason}"
             )
         for line in _details(each):
             output.line(f"  {line}")
