@@ -25,8 +25,9 @@ from lithify.compactor.split import ranges_without_weights
 from lithify.manifest.cold_price import ColdPrice, cold_price
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
-from lithify.manifest.jobs import CompactorState, Estimate
+from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.known import KnownPartitions
+from lithify.manifest.latest_failure import failure_text
 from lithify.manifest.model import Key
 from lithify.manifest.move_price import MovePrice, move_price
 from lithify.manifest.partition import PartitionFiles
@@ -77,6 +78,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # its host and process
     at_work: bool  # it plans or runs a job here, and has just shown life
     seen_ms: int | None  # of its latest claim or job; retiring segments leaves no such mark
+    left: bool = False  # it ended as it should, and gave the partition up; one that was killed did not
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +224,12 @@ def _owed(debt: Debt) -> Owed:
 def _owner(state: CompactorState, now_ms: int) -> Owner | None:
     if not state.owner_name:
         return None
-    return Owner(name=state.owner_name, at_work=incumbent_lives(state, now_ms), seen_ms=state.heartbeat_at_ms or None)
+    return Owner(
+        name=state.owner_name,
+        at_work=incumbent_lives(state, now_ms),
+        seen_ms=state.heartbeat_at_ms or None,
+        left=not state.owner,
+    )
 
 
 def _beside(action: Action, reading: Reading) -> Beside | None:
@@ -246,4 +253,12 @@ def _reason(action: Action, reading: Reading) -> str:
         case Admit(job):
             return f"job {job.id} was requested and waits for {waits_for(job, reading)}"
         case Resume(job):
-            return f"job {job.id} is running: {job.reason}"
+            return _resumes(job)
+
+
+def _resumes(job: Job) -> str:
+    if any(each.ended_at_ms is None for each in job.attempts):
+        return f"job {job.id} is running: {job.reason}"
+    failed = failure_text(job.attempts)
+    due = "its first attempt is due" if not job.attempts else "its next attempt is due"
+    return f"job {job.id}: {failed}; {due}" if failed else f"job {job.id}: {due}: {job.reason}"

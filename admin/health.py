@@ -15,6 +15,7 @@ from lithify.manifest.debt import assess
 from lithify.manifest.homes import told
 from lithify.manifest.keys import check_topic_name
 from lithify.manifest.known import KnownPartitions
+from lithify.manifest.latest_failure import failing_text
 from lithify.manifest.model import UPLOADS_MAX
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
@@ -180,6 +181,10 @@ def _checked(reading: Reading, appended_ms: int) -> Iterator[Check]:
     waits = overdue(reading, appended_ms=appended_ms)
     if waits is not None:
         yield Check(where, "warning", f"{waits}: is a compactor running?")
+    failing = failing_text(reading.state)
+    if failing is not None:
+        explain = f"'lithify compaction explain {head.topic} --partition {head.partition}'"
+        yield Check(where, "warning", f"{failing}; {explain} says when it is tried again")
     if head.quarantine is not None:
         stopped = head.quarantine
         text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())

@@ -10,6 +10,7 @@ from lithify.cli.failures import FAILED, tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.terminal import warn
+from lithify.manifest.latest_failure import failure_text, latest_failure
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import RequestCounts
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from lithify.compactor.info import CompactionInfo
     from lithify.manifest.jobs import Estimate, MergeCounts, Status
 
-__all__ = ["compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
+__all__ = ["ACTION_WORDS", "compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
 
 _PASSED_SHOWN = 20
-_TOLD = {  # where the name of an action is a word of the protocol
+ACTION_WORDS = {  # where the name of an action is a word of the protocol
     "settle": "note how a job ended",
     "resume": "continue a job",
     "admit": "decide on a request",
@@ -187,7 +188,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         rows.append(("expected end", time_text(progress.estimated_completion)))
     if info.error is not None:
         rows.append(("error", f"{info.error.category}: {info.error.reason}"))
-    elif (failed := info.attempts[-1] if info.attempts else None) is not None and failed.error is not None:
+    elif (failed := latest_failure(info.attempts)) is not None and failed.error is not None:
         ended = time_text(failed.ended_at_ms)
         rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
     output.table(("", ""), rows, prose=True)
@@ -251,12 +252,19 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
         (
             *(info.id, info.kind, _brief(info), f"{info.progress.completion_percentage:g}"),
             *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
-            *(time_text(info.created_at), info.error.reason if info.error else info.reason),
+            *(time_text(info.created_at), _why(info)),
         )
         for info in infos
     ]
     columns = ("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason")
     output.table(columns, rows, less=("created", "rows in", "rows out"), lead="id", prose=True)
+
+
+def _why(info: "CompactionInfo") -> str:
+    if info.error is not None:
+        return info.error.reason
+    failed = None if info.completed_at else failure_text(info.attempts)  # what it has overcome is of no interest
+    return failed or info.reason
 
 
 def _brief(info: "CompactionInfo") -> str:
@@ -289,9 +297,11 @@ def explain(invocation: Invocation, topic: str, partition: int | None) -> int:
 def _explain(output: Output, found: "Iterable[Explanation]") -> None:
     for each in found:
         what = f"{each.debt.text}: " if each.debt else ""
-        output.line(f"{each.topic}/{each.partition}: {_TOLD.get(each.action, each.action)}: {what}{each.reason}")
+        output.line(f"{each.topic}/{each.partition}: {ACTION_WORDS.get(each.action, each.action)}: {what}{each.reason}")
         if each.beside:
-            output.line(f"  beside that job: {_TOLD.get(each.beside.action, each.beside.action)}: {each.beside.reason}")
+            output.line(
+                f"  beside that job: {ACTION_WORDS.get(each.beside.action, each.beside.action)}: {each.beside.reason}"
+            )
         for line in _details(each):
             output.line(f"  {line}")
         _show_inputs(output, each)
@@ -362,6 +372,8 @@ def owner_text(each: "Explanation") -> str:
     seen = ""
     if owner.seen_ms is not None:
         seen = f", its latest claim or job {span_text(max(each.at_ms - owner.seen_ms, 0))} ago"
+    if owner.left:
+        return f"none now; {owner.name} left{seen}"
     taken = f"; a standby takes over work that it leaves undone for {span_text(LEASE_MS)}"
     return f"{owner.name}{seen}{'' if each.action == 'wait' else taken}"
 

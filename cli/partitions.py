@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lithify.admin.checkpoints import PartitionCheckpoint
     from lithify.log.info import PartitionInfo, TopicInfo
 
-__all__ = ["describe_partition", "home_lines", "quarantine"]
+__all__ = ["alarms", "describe_partition", "due_text", "home_lines"]
 
 _WIDTH = 100  # where there is no terminal
 
@@ -47,7 +47,7 @@ def _show(output: Output, part: "PartitionInfo", pins: "Sequence[PartitionCheckp
             f"  offsets: {part.log_start_offset} (the floor) up to {part.next_offset}; merged up to {clean_to}",
             f"  dirty: {size_text(part.dirty_bytes)}, ratio {part.dirty_ratio:.2f}",
             f"  compacted: {time_text(part.last_compacted_at) or 'never'}",
-            f"  due: {part.due or 'nothing'}",
+            f"  due: {due_text(part)}",
         ]
     )
     output.picture(shape_lines(part, terminal_width() if is_terminal(sys.stdout) else _WIDTH, _shades()))
@@ -56,8 +56,7 @@ def _show(output: Output, part: "PartitionInfo", pins: "Sequence[PartitionCheckp
         pin = each.checkpoint
         owner = "checkpoint" if pin.owner == "user" else pin.owner
         output.line(f"  {owner} {pin.name}: manifest {pin.manifest}, expires {expiry_text(each)}")
-    for alarm in filter(None, (quarantine(part), part.retention_pinned)):
-        output.line(f"! {alarm}")
+    output.lines(f"! {alarm}" for alarm in alarms(part))
     if part.consumers:
         show_consumers(output, [(part.partition, known) for known in part.consumers])
 
@@ -79,9 +78,17 @@ def _shades() -> str:
     return FILLED if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else PLAIN
 
 
-def quarantine(part: "PartitionInfo") -> str | None:
-    """Why compaction of it is stopped, and what to do."""
-    if part.quarantine is None:
-        return None
-    known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
-    return quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
+def due_text(part: "PartitionInfo") -> str:
+    return part.due or ("the next attempt of a job that failed" if part.failing else "nothing")
+
+
+def alarms(part: "PartitionInfo") -> "Iterator[str]":
+    """What keeps it from being compacted, and what to do."""
+    if part.quarantine is not None:
+        known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
+        yield quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
+    if part.failing is not None:
+        explain = f"'lithify compaction explain {part.topic} --partition {part.partition}'"
+        yield f"{part.failing}; {explain} says when it is tried again"
+    if part.retention_pinned is not None:
+        yield part.retention_pinned

@@ -161,7 +161,7 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
 def _show(output: Output, report: "MaintenanceReport") -> None:
     rows = [
         (
-            *(part.topic, part.partition, part.outcome),
+            *(part.topic, part.partition, "quarantined" if part.quarantined else part.outcome),
             *_holdings(part),
             _what(part),
         )
@@ -173,7 +173,11 @@ def _show(output: Output, report: "MaintenanceReport") -> None:
         output.line("stored is all that live segments hold; readable leaves out what lies below the log start")
     if not rows:
         output.line("this warehouse has no topics")
-    elif report.more_work:
+    for part in report.partitions:
+        if part.quarantined:
+            command = f"'lithify compaction retry {part.topic} --partition {part.partition}'"
+            output.line(f"{part.topic}/{part.partition} is quarantined: restore the segment, then run {command}")
+    if any(part.outcome.leaves_work and not part.quarantined for part in report.partitions):
         output.line("there is more to do: run again, or see the reasons above")
 
 

@@ -11,7 +11,7 @@ from lithify.cli.consumers import show_consumers
 from lithify.cli.failures import code_of, tell_faults
 from lithify.cli.invocation import Group, Invocation, command, parse_changes, parse_pairs
 from lithify.cli.output import Output, count_text, size_text, time_text
-from lithify.cli.partitions import describe_partition, home_lines, quarantine
+from lithify.cli.partitions import alarms, describe_partition, due_text, home_lines
 from lithify.cli.settings import option
 from lithify.cli.terminal import warn
 from lithify.manifest.config import config_table, parse
@@ -112,8 +112,7 @@ def _describe(output: Output, info: "TopicInfo", unset: dict[str, str]) -> None:
     output.lines(home_lines(info))
     output.lines(_kept_whole(info))
     for part in info.partitions:
-        for alarm in filter(None, (quarantine(part), part.retention_pinned)):
-            output.line(f"! {info.topic}/{part.partition}: {alarm}")
+        output.lines(f"! {info.topic}/{part.partition}: {alarm}" for alarm in alarms(part))
     for failed in info.failures:
         output.line(f"! {info.topic}/{failed.partition}: {failed.fault.text}")
     found = [(part.partition, known) for part in info.partitions for known in part.consumers]
@@ -138,7 +137,7 @@ def _row(part: "PartitionInfo") -> tuple[object, ...]:
         *(part.partition, part.log_start_offset, part.next_offset),
         *(count_text(part.logical_rows), count_text(part.rows), size_text(part.logical_bytes), size_text(part.bytes)),
         *(len(part.l0), len(part.runs), f"{part.dirty_ratio:.2f}"),
-        *(time_text(part.last_compacted_at) or "never", part.due or "nothing"),
+        *(time_text(part.last_compacted_at) or "never", due_text(part)),
     )
 
 

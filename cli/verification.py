@@ -8,6 +8,7 @@ from lithify.cli.failures import code_of
 from lithify.cli.invocation import Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.settings import option
+from lithify.store.errors import RESTORE
 
 if TYPE_CHECKING:
     from lithify.admin.verify import PartitionCheck, VerifyReport
@@ -55,7 +56,7 @@ def _show(output: Output, report: "VerifyReport") -> None:
         (
             *(check.topic, check.partition),
             *(_counts(check) if check.manifest_id else ("",) * 6),  # or it could not be read
-            *(len(check.findings), check.quarantine or ""),
+            *(len(check.findings), _quarantine(check)),
         )
         for check in report.partitions
     ]
@@ -68,8 +69,8 @@ def _show(output: Output, report: "VerifyReport") -> None:
         if check.quarantine:
             where = f"{check.topic}/{check.partition}"
             output.line(
-                f"quarantined: {where} is not compacted: {check.quarantine}. Once its segment is restored from a copy: "
-                f"'lithify compaction retry {check.topic} --partition {check.partition}'"
+                f"quarantined: {where} is not compacted: {_quarantine(check)}. Once its segment is restored from a "
+                f"copy: 'lithify compaction retry {check.topic} --partition {check.partition}'"
             )
     if any(check.unnamed and not check.pins_unread for check in report.partitions):
         output.line(
@@ -96,3 +97,8 @@ def _counts(check: "PartitionCheck") -> tuple[object, ...]:
         *(check.manifest_id, count_text(check.segments), size_text(check.bytes), check.pinned, check.unnamed),
         size_text(check.unnamed_bytes),
     )
+
+
+def _quarantine(check: "PartitionCheck") -> str:
+    """Its reason, without the advice to verify, which has just been done."""
+    return (check.quarantine or "").removesuffix(RESTORE).rstrip(". ")

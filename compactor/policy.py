@@ -18,7 +18,7 @@ from lithify.manifest.left_out import left_out
 from lithify.manifest.model import Manifest
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit
-from lithify.manifest.words import counted, span_text
+from lithify.manifest.words import counted, retried_text, span_text
 
 __all__ = [
     "LEASE_MS",
@@ -149,7 +149,8 @@ def stopped(reading: Reading) -> Wait | None:
     """Why no job may start or go on here, whatever is due."""
     manifest, _, config, _ = reading
     if manifest.quarantine is not None:
-        return Wait(f"quarantined because of a damaged segment: {manifest.quarantine.reason}")
+        told = retried_text(manifest.topic, manifest.partition, manifest.quarantine.reason)
+        return Wait(f"quarantined because of a damaged segment: {told}")
     if config.compaction_paused:
         return Wait("compaction.paused is true")
     return throttled(reading)

@@ -8,6 +8,7 @@ from lithify.log.consumer_info import ConsumerInfo, consumer_infos
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.debt import Debt, Work, assess
 from lithify.manifest.jobs import CompactorState
+from lithify.manifest.latest_failure import failing_text
 from lithify.manifest.model import Key, Manifest, SegmentRef, TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
@@ -81,6 +82,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     retention_pinned: str | None
     consumers: tuple[ConsumerInfo, ...]  # by name
     uploads: int = 0  # that stand (docs/rfcs/0019)
+    failing: str | None = None  # the job in progress whose latest attempt failed, and why; None: there is none
 
     __repr__ = short_repr
 
@@ -182,6 +184,7 @@ def _info(reading: Reading, damaged: Fault | None) -> PartitionInfo:
         retention_pinned=stalled_by_future(manifest, floor, now_ms),
         consumers=consumer_infos(manifest, floor),
         uploads=len(manifest.uploads),
+        failing=failing_text(reading.state),
     )
 
 

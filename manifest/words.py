@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Protocol
 
-__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "size_text", "span_text"]
+__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "retried_text", "size_text", "span_text"]
 
 DEBT_TEXTS = {
     "floor": "drop segments",
@@ -63,6 +63,12 @@ class _Segment(Protocol):
     def min_offset(self) -> int: ...
     @property
     def max_offset(self) -> int: ...
+
+
+def retried_text(topic: str, partition: int, reason: str) -> str:
+    """The `reason` of a quarantine, and the command that ends it once that is put right."""
+    told = reason.rstrip(". ").removesuffix(", then retry")
+    return f"{told}; then 'lithify compaction retry {topic} --partition {partition}'"
 
 
 def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:

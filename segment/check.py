@@ -12,7 +12,7 @@ from lithify.manifest.model import SegmentRef
 from lithify.segment.segments import Segments
 from lithify.segment.verify import CHECKS_MAX
 from lithify.store.apart import Fault, attempt
-from lithify.store.errors import ErrorKind
+from lithify.store.errors import RESTORE, ErrorKind
 from lithify.store.fetching import begun
 from lithify.store.homes import Homes
 
@@ -73,8 +73,8 @@ def check_segments(homes: Homes, task: CheckTask) -> tuple[Finding, ...]:
         key = where(task.keys, ref).key
         outcome = steps if isinstance(steps, Fault) else attempt(lambda ref=ref, steps=steps: end(ref, steps))
         if isinstance(outcome, Fault):
-            text = outcome.message
+            text = outcome.message.replace(RESTORE, "Restore the object from a copy")  # all damage is found here
             if outcome.kind is ErrorKind.NOT_FOUND:
-                text = f"{key} is missing: restore the object from a copy, then 'lithify compaction retry'"
+                text = f"{key} is missing: restore the object from a copy"
             found.append(finding(key, outcome, text))
     return tuple(found)

@@ -64,6 +64,12 @@ def test_a_compactor_is_gone_only_if_work_waits_for_it(page: Page, action: str, 
     assert found.startswith(told)
 
 
+def test_one_that_has_left_is_not_said_to_be_there(page: Page) -> None:
+    compactor = {"name": "a:1", "at_work": False, "seen_ms": 1, "left": True}
+    found = said(page, "explained", "owner", {"action": "propose", "compactor": compactor, "at_ms": 60_001})
+    assert found == "none now; a:1 left; last seen here 1 min ago"
+
+
 def test_one_number_is_shown_if_nothing_lies_below_the_log_start(page: Page) -> None:
     whole = {"rows": 5, "logical_rows": 5, "bytes": 2048, "logical_bytes": 1024}
     text = "(partition) => import(new URL('static/partition.js', document.baseURI)).then((file) => "

@@ -133,6 +133,25 @@ def test_a_quarantine_is_described_with_its_offsets_and_the_way_out(on_files: Li
 
 
 @pytest.mark.slow
+def test_a_quarantine_names_the_next_command_everywhere(on_files: Lithify, folder: Path) -> None:
+    on_files.ok("topic", "create", "users", *COMPACTED)
+    on_files.ok("append", "users", input=changes(9))
+    damage(segments(folder)[0])
+    retry = "'lithify compaction retry users --partition 0'"
+    for _ in range(2):
+        told = on_files(*ONCE).stdout
+        assert cells(told.splitlines()[0] + "\n" + told.splitlines()[1], "outcome") == ["quarantined"]
+        assert f"users/0 is quarantined: restore the segment, then run {retry}\n" in told
+        assert "run again" not in told, "which helps nothing"
+    explained = on_files.ok("compaction", "explain", "users").splitlines()[0]
+    assert explained.endswith(f" restore those objects from a copy; then {retry}")
+    verified = on_files("verify", "--engine", "local").stdout
+    assert "Restore the object from a copy\n" in verified
+    assert retry in verified
+    assert "lithify verify" not in verified, "which has just been done"
+
+
+@pytest.mark.slow
 def test_a_retry_is_of_every_partition_and_says_where_nothing_was_to_lift(on_files: Lithify, folder: Path) -> None:
     on_files.ok("topic", "create", "users", "--partitions", "2", *COMPACTED)
     sound: dict[int, bytes] = {}

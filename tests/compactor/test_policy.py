@@ -185,7 +185,8 @@ def test_a_committed_job_is_completed_whatever_was_requested() -> None:
 def test_quarantine_and_seal_stop_everything_but_settling() -> None:
     ill = head(segment(10, 99), quarantine=Quarantine("bad bytes", "s", 0))
     assert decide(Reading.of(ill, state(job("running")), config(), NOW_MS)) == Wait(
-        "quarantined because of a damaged segment: bad bytes"
+        "quarantined because of a damaged segment: bad bytes; "
+        f"then 'lithify compaction retry {ill.topic} --partition 0'"
     )
     gone = head(sealed=True)
     assert decide(Reading.of(gone, state(job("running")), config(), NOW_MS)) == Settle(

@@ -89,6 +89,7 @@ export function owner({ action, compactor, at_ms: now }) {
   if (compactor.at_work) return `${compactor.name}, at work`;
   const past = compactor.seen_ms === null ? null : Math.max(now - compactor.seen_ms, 0);
   const seen = past === null ? "" : `; last seen here ${span(past)} ago`;
+  if (compactor.left) return `none now; ${compactor.name} left${seen}`;
   if (action === "wait") return `${compactor.name}: nothing to do here${seen}`;
   const how = past !== null && past > GONE_MS ? "gone, or busy elsewhere" : "not at work here";
   return `${compactor.name}: ${how}${seen}; a standby takes over work that it leaves undone for ${span(LEASE_MS)}`;
