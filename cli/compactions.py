@@ -10,7 +10,6 @@ from lithify.cli.failures import FAILED, tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.terminal import warn
-from lithify.manifest.latest_failure import failure_text, latest_failure
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import RequestCounts
@@ -188,7 +187,7 @@ def show(output: Output, info: "CompactionInfo") -> None:
         rows.append(("expected end", time_text(progress.estimated_completion)))
     if info.error is not None:
         rows.append(("error", f"{info.error.category}: {info.error.reason}"))
-    elif (failed := latest_failure(info.attempts)) is not None and failed.error is not None:
+    elif (failed := info.latest_failure) is not None and failed.error is not None:
         ended = time_text(failed.ended_at_ms)
         rows.append(("latest failure", f"at {ended}, {failed.error.category}: {failed.error.reason}"))
     output.table(("", ""), rows, prose=True)
@@ -252,19 +251,12 @@ def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
         (
             *(info.id, info.kind, _brief(info), f"{info.progress.completion_percentage:g}"),
             *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
-            *(time_text(info.created_at), _why(info)),
+            *(time_text(info.created_at), info.error.reason if info.error else info.failing or info.reason),
         )
         for info in infos
     ]
     columns = ("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason")
     output.table(columns, rows, less=("created", "rows in", "rows out"), lead="id", prose=True)
-
-
-def _why(info: "CompactionInfo") -> str:
-    if info.error is not None:
-        return info.error.reason
-    failed = None if info.completed_at else failure_text(info.attempts)  # what it has overcome is of no interest
-    return failed or info.reason
 
 
 def _brief(info: "CompactionInfo") -> str:

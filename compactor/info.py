@@ -19,6 +19,7 @@ from lithify.manifest.jobs import (
     last_number,
     summed_up,
 )
+from lithify.manifest.latest_failure import failure_text, latest_failure
 from lithify.manifest.move_price import MovePrice
 from lithify.manifest.words import counted
 from lithify.store.apart import Ending, Fault, ending_of
@@ -82,6 +83,16 @@ class CompactionInfo(msgspec.Struct, frozen=True, kw_only=True):
     def last_attempt(self) -> int:
         """The number of the latest attempt, and so how many there were."""
         return last_number(self.attempts)
+
+    @property
+    def latest_failure(self) -> Attempt | None:
+        """The last attempt that has ended, if it failed."""
+        return latest_failure(self.attempts)
+
+    @property
+    def failing(self) -> str | None:
+        """How the latest attempt failed, in words. None: it did not, or the compaction has ended."""
+        return None if self.completed_at else failure_text(self.attempts)
 
     __repr__ = short_repr
 
