@@ -60,7 +60,10 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
             left, listed = await look.only_in(number)
             refuse_unreachable(files.keys, left or (), files.homes)
         except _ListUnread as error:
-            kept.append(Garbage(key, 0, f"{error}; 'lithify gc run --sweep' removes what it named"))
+            swept = (
+                "'lithify gc run --sweep' removes what it named, unless a checkpoint needs that list: then restore it"
+            )
+            kept.append(Garbage(key, 0, f"{error}; {swept}"))
             continue
         except (Corrupt, InvalidRequest) as error:
             kept.append(Garbage(key, 0, f"what only manifest {number} names is kept until this is solved: {error}"))
@@ -77,8 +80,8 @@ async def let_go(files: PartitionFiles, head: Manifest) -> LetGo:
 
 
 class _ListUnread(Exception):
-    """A manifest that is no longer pinned cannot be read, because of one of its run lists. Nobody needs to restore it:
-    a sweep takes what nothing else names."""
+    """A manifest that is no longer pinned cannot be read, because of one of its run lists. If nothing else names that
+    list, nobody needs to restore it: a sweep takes it."""
 
 
 class _Look:

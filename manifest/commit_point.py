@@ -44,11 +44,12 @@ class Attempt:
 
 async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees: bool) -> tuple[Settled, V | None]:
     """Create-if-absent until it is certain whose the file is; a rival's is returned, too. Raises Unavailable if that
-    stays uncertain, and what `Create` raises if the number does not hold our body; `attempt` stays open while it may.
+    stays uncertain, and what `Create` raises if our body is not found there; `attempt` stays open while it may be.
 
     SUBTLE! No answer but CREATED is about our body. 1. It is stored, and a proxy loses the reply. 2. The proxy sends
-    the request again: the number exists, or this request is refused. 3. We are told that, of our own body. So all
-    answers leave the attempt open until we have read what is there. Test: tests/protocol/test_p01_sent_twice.py
+    the request again: the number exists, or this request is refused. 3. We are told that, of our own body. So what
+    exists may be ours until it was read, whatever keeps us from reading it; and no part of a file is deleted over a
+    refusal by what may not be the store. Test: tests/protocol/test_p01_sent_twice.py
     """
     body = encode(value)
     before = attempt.open_number, attempt.nonce
@@ -57,47 +58,53 @@ async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees:
             await Pause(min(50 * 2 ** (repeat - 1), 2_000))
         try:
             outcome = await Create(target.key, body, frees)
-        except LithifyError:
-            if await _holds(target.key, body, attempt):
+        except (AccessDenied, InvalidRequest):  # Unavailable is raised by what knows: a full disk
+            attempt.parts.clear()
+            if await _holds(target.key, body):
                 return Settled.OURS, None
             raise
         attempt.open_number, attempt.nonce = target.number, value.nonce
         if outcome is Outcome.CREATED:
             return Settled.OURS, None
         if outcome is Outcome.UNKNOWN:
+            before = attempt.open_number, attempt.nonce
             continue  # repeat the same bytes: if they had arrived the first time, we meet them as EXISTS
+        found = await _found(target)
+        if found is Settled.GONE:
+            return Settled.GONE, None
+        if found is None:
+            continue
+        if found.body == body:
+            return Settled.OURS, None
         try:
-            settled = await _whose(target, body)
-        except InvalidRequest:  # a later release wrote it, so it is not ours (if it is damaged, it may be)
+            rival = target.decoded(found)
+        except InvalidRequest:  # a later release wrote it, so it is not ours. (If it is damaged, it may be)
             attempt.open_number, attempt.nonce = before
             raise
-        if settled is not None:
-            return settled
+        attempt.open_number, attempt.nonce = before
+        return Settled.TAKEN, rival
     raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
 
 
-async def _whose(target: Target[V], body: bytes) -> tuple[Settled, V | None] | None:
-    """Whose the file is that exists. None: nothing is known yet."""
+async def _found(target: Target[V]) -> Object | Settled | None:
+    """What exists; GONE if it has been collected since. None: nothing is known yet."""
     try:
         found = await Get(target.key)
     except AccessDenied:
         raise  # the next try would be refused too
     except Unavailable:
         return None
-    if found is None:
-        # Only collection removes numbers, after the boundary has passed them. If it has not, one of the two replies did
-        # not come from the store (but from a proxy, a cache). Test: tests/protocol/test_p01_commit_point.py
-        return (Settled.GONE, None) if target.number <= await target.dead() else None
-    if found.body == body:
-        return Settled.OURS, None
-    return Settled.TAKEN, target.decoded(found)
+    if found is None and target.number <= await target.dead():
+        return Settled.GONE
+    # Only collection removes numbers, after the boundary has passed them. If it has not, and nothing is there, one of
+    # the replies did not come from the store (but from a proxy, a cache). Test: tests/protocol/test_p01_commit_point.py
+    return found
 
 
-async def _holds(key: str, body: bytes, attempt: Attempt) -> bool:
-    """Whether the object is there, with these bytes. Where that cannot be found out, the parts of the file stay."""
+async def _holds(key: str, body: bytes) -> bool:
+    """Whether the object is there, with these bytes, and can be read."""
     try:
         found = await Get(key)
     except LithifyError:
-        attempt.parts.clear()
         return False
     return found is not None and found.body == body

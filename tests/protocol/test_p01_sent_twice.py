@@ -7,7 +7,7 @@ import pytest
 
 from lithify.manifest.appends import Append
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import Create, Delete, Outcome, Request
 from tests.interleave import World
 from tests.protocol.days import Partition, lists_there
@@ -49,8 +49,8 @@ def creates_manifest(request: Request[Any]) -> bool:
     return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
 
 
-def end(held: Held, key: str, read: LithifyError, create: Outcome | LithifyError = Outcome.EXISTS) -> None:
-    """Every create of `key` is answered with `create`, and every read of it with `read`."""
+def end(held: Held, key: str, read: LithifyError | None, create: Outcome | LithifyError = Outcome.EXISTS) -> None:
+    """Every create of `key` is answered with `create`, and every read of it with `read` (None: as it is)."""
 
     def reply(request: Request[Any]) -> Any:
         if getattr(request, "key", None) != key:
@@ -91,7 +91,7 @@ def test_no_list_is_deleted_that_the_new_head_may_name(failure: LithifyError) ->
     assert {each.id for each in world.alone(PartitionFiles(KEYS).head()).lists} == named
 
 
-@pytest.mark.parametrize("refusal", [DENIED, Unavailable("the quota is used up")])
+@pytest.mark.parametrize("refusal", [DENIED, InvalidRequest("the key is disabled")])
 def test_a_refusal_of_what_is_stored_already_is_none(refusal: LithifyError) -> None:
     world, held = compacting()
     stored(held, world)
@@ -105,6 +105,50 @@ def test_a_refusal_of_what_cannot_be_read_deletes_no_list() -> None:
     with pytest.raises(AccessDenied):
         end(held, key, DENIED, create=DENIED)
     assert not held.asked_for(Delete)
+    assert world.alone(PartitionFiles(KEYS).head()).lists
+
+
+EXISTS = [Outcome.EXISTS]
+AFTER_UNKNOWN = [Outcome.UNKNOWN, Outcome.EXISTS]
+
+
+@pytest.mark.parametrize("failure", [DENIED, AWAY, InvalidRequest("the warehouse was closed"), Corrupt("a boundary")])
+@pytest.mark.parametrize("answers", [EXISTS, AFTER_UNKNOWN])
+@pytest.mark.parametrize("number", range(3))
+def test_whatever_fails_after_it_was_stored_it_may_have_happened(
+    number: int, answers: list[Outcome], failure: LithifyError
+) -> None:
+    """The request of that number after the create, and all that follow."""
+    world, held = compacting()
+    stored(held, world)
+    lists = lists_there(world)
+    for answer in answers:
+        held.until(creates_manifest)
+        held.reply(answer)
+    for _ in range(number):
+        if held.request is not None:
+            held.go()
+    outcome: Any = None
+    try:
+        while held.request is not None:
+            held.fail(failure)
+        outcome = held.result
+    except CommitUnknown as unknown:
+        outcome = unknown
+    assert outcome is not None, "it is said to have failed"
+    assert not held.asked_for(Delete)
+    assert {each.id for each in world.alone(PartitionFiles(KEYS).head()).lists} == lists
+
+
+def test_what_was_refused_and_is_not_there_yet_may_arrive_later() -> None:
+    """The first of two requests is still on its way: its lists stay, and a sweep takes them if it never arrives."""
+    world, held = compacting()
+    create = held.until(creates_manifest)
+    assert isinstance(create, Create)
+    with pytest.raises(AccessDenied):
+        end(held, create.key, None, create=DENIED)
+    assert not held.asked_for(Delete)
+    world._store_if_absent(create.key, create.body)  # pyright: ignore[reportPrivateUsage]
     assert world.alone(PartitionFiles(KEYS).head()).lists
 
 
