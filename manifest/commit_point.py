@@ -4,7 +4,7 @@ may have happened."""
 import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from lithify.manifest.codec import encode
 from lithify.manifest.model import Numbered
@@ -86,7 +86,7 @@ async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees:
     raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
 
 
-async def _found(target: Target[V]) -> Object | Settled | None:
+async def _found(target: Target[V]) -> Object | Literal[Settled.GONE] | None:
     """What exists; GONE if it has been collected since. None: nothing is known yet."""
     try:
         found = await Get(target.key)
