@@ -274,6 +274,7 @@ SABOTAGES = (
         '                absent[number] = "" if pinned is None else pinned.lacks\n',
         "                raise Corrupt(str(number))\n",
         focus="let go",
+        test="tests/protocol/test_p18_sweep.py::test_a_pin_that_is_let_go_while_the_sweep_looks_is_no_damage",
     ),
     Sabotage(
         "entries are forgotten before their bytes go",
