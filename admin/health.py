@@ -22,7 +22,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, stalled_by_future
 from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
-from lithify.manifest.words import counted, quarantine_text, span_text
+from lithify.manifest.words import counted, quarantine_text, span_text, tried_again_text
 from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.home_names import physical
@@ -183,8 +183,7 @@ def _checked(reading: Reading, appended_ms: int) -> Iterator[Check]:
         yield Check(where, "warning", f"{waits}: is a compactor running?")
     failing = failing_text(reading.state)
     if failing is not None:
-        explain = f"'lithify compaction explain {head.topic} --partition {head.partition}'"
-        yield Check(where, "warning", f"{failing}; {explain} says when it is tried again")
+        yield Check(where, "warning", tried_again_text(head.topic, head.partition, failing))
     if head.quarantine is not None:
         stopped = head.quarantine
         text = quarantine_text(head.topic, head.partition, stopped.reason, stopped.segment, head.segments())

@@ -11,7 +11,7 @@ from lithify.cli.output import Output, count_text, counted_text, is_terminal, si
 from lithify.cli.shape import FILLED, PLAIN, shape_lines
 from lithify.manifest.config import parse
 from lithify.manifest.homes import HERE, told
-from lithify.manifest.words import quarantine_text
+from lithify.manifest.words import quarantine_text, tried_again_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,6 @@ def alarms(part: "PartitionInfo") -> "Iterator[str]":
         known = [*part.l0, *(segment for run in part.runs for segment in run.segments)]
         yield quarantine_text(part.topic, part.partition, part.quarantine, part.quarantined_segment, known)
     if part.failing is not None:
-        explain = f"'lithify compaction explain {part.topic} --partition {part.partition}'"
-        yield f"{part.failing}; {explain} says when it is tried again"
+        yield tried_again_text(part.topic, part.partition, part.failing)
     if part.retention_pinned is not None:
         yield part.retention_pinned

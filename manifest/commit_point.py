@@ -3,12 +3,13 @@ may have happened."""
 
 import enum
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from lithify.manifest.codec import encode
 from lithify.manifest.model import Numbered
-from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, holds
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Object, Outcome, Pause
 
@@ -60,8 +61,9 @@ async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees:
             outcome = await Create(target.key, body, frees)
         except (AccessDenied, InvalidRequest):  # Unavailable is raised by what knows: a full disk
             attempt.parts.clear()
-            if await _holds(target.key, body):
-                return Settled.OURS, None
+            with suppress(LithifyError):
+                if await holds(target.key, body):
+                    return Settled.OURS, None
             raise
         attempt.open_number, attempt.nonce = target.number, value.nonce
         if outcome is Outcome.CREATED:
@@ -99,12 +101,3 @@ async def _found(target: Target[V]) -> Object | Literal[Settled.GONE] | None:
     # Only collection removes numbers, after the boundary has passed them. If it has not, and nothing is there, one of
     # the replies did not come from the store (but from a proxy, a cache). Test: tests/protocol/test_p01_commit_point.py
     return found
-
-
-async def _holds(key: str, body: bytes) -> bool:
-    """Whether the object is there, with these bytes, and can be read."""
-    try:
-        found = await Get(key)
-    except LithifyError:
-        return False
-    return found is not None and found.body == body

@@ -4,7 +4,16 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Protocol
 
-__all__ = ["DEBT_TEXTS", "counted", "numbers_text", "quarantine_text", "retried_text", "size_text", "span_text"]
+__all__ = [
+    "DEBT_TEXTS",
+    "counted",
+    "numbers_text",
+    "quarantine_text",
+    "retried_text",
+    "size_text",
+    "span_text",
+    "tried_again_text",
+]
 
 DEBT_TEXTS = {
     "floor": "drop segments",
@@ -69,6 +78,11 @@ def retried_text(topic: str, partition: int, reason: str) -> str:
     """The `reason` of a quarantine, and the command that ends it once that is put right."""
     told = reason.rstrip(". ").removesuffix(", then retry")
     return f"{told}; then 'lithify compaction retry {topic} --partition {partition}'"
+
+
+def tried_again_text(topic: str, partition: int, failing: str) -> str:
+    """How the latest attempt of a job failed, and the command that says when the next one is."""
+    return f"{failing}; 'lithify compaction explain {topic} --partition {partition}' says when it is tried again"
 
 
 def quarantine_text(topic: str, partition: int, reason: str, damaged: str | None, live: Iterable[_Segment]) -> str:

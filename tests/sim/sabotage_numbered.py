@@ -19,8 +19,8 @@ OF_NUMBERED_FILES = (
         "a refused create surely stored nothing",
         "P1",
         "manifest/commit_point.py",
-        "            if await _holds(target.key, body):\n",
-        "            if not body:\n",
+        "                if await holds(target.key, body):\n",
+        "                if not body:\n",
         test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
     ),
     Sabotage(
