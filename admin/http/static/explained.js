@@ -8,9 +8,10 @@ const KINDS = { wait: "ok", propose: "due", drop: "due", admit: "due", resume: "
 const LEASE_MS = 30_000; // as the compactor's
 const GONE_MS = 3_600_000; // work that waits so long is overdue
 
-// `quarantine`: why the partition is stopped, if it is; the page has said it above.
-export function explained(found, quarantine = null) {
-  const short = (text) => (quarantine === null ? text : text.replace(`: ${quarantine}`, ""));
+// The page says above what is damaged, and how a quarantine is lifted.
+const short = (text) => text.replace(/(quarantined because of a damaged segment): .*/s, "$1");
+
+export function explained(found) {
   const shorter = (one) => ({ ...one, reason: short(one.reason) });
   const each = { ...shorter(found), passed: found.passed.map(shorter) };
   const { estimate, owed } = each;

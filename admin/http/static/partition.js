@@ -95,7 +95,7 @@ function draw({ topic, partition, next, jobs, manifest }, ui, jobsShown, more, h
         ["retention", partition.retention_pinned ?? ""],
       ]),
     ),
-    section("What happens next, and why", explained(next, partition.quarantine)),
+    section("What happens next, and why", explained(next)),
     section("Shape", h("div", { class: "shape", key: "shape" }, shape(partition, manifest, shapeWidth()))),
     section(
       "Compactions",
