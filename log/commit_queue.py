@@ -196,7 +196,7 @@ class _Flight:
             request = commit.send(None)
             while True:
                 self._pending = request
-                if isinstance(request, Create):
+                if isinstance(request, Create) and self._files.keys.manifest.number(request.key) is not None:
                     self._tried = request.key
                 try:
                     reply = yield request

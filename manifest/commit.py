@@ -17,7 +17,7 @@ from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
-from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Get, Head, NewId, Now, Object, Pause, together
 
@@ -309,13 +309,19 @@ class Lineage(Generic[S]):
                 token = f"{before[0]}:{before[1]}" if before[0] else ""
                 return Committed(Version(number, value), result, repeated=False, open=token)
             if number > dead and rival is not None:
+                # Only now: at a dead number a rival's file may have come after ours. Test: test_p01_sent_twice.py
+                try:
+                    taken = self._decoded(number, rival)
+                except InvalidRequest:  # a later release wrote it, so it is not ours. (If it is damaged, it may be)
+                    attempt.open_number, attempt.nonce = before
+                    raise
                 attempt.open_number, attempt.nonce = before
                 await Pause(min(5 * (losses + 1), 100), gives_way=True)
                 try:
-                    rival = await self._dead_or_whole(await self._with_parts(rival))
+                    taken = await self._dead_or_whole(await self._with_parts(taken))
                 except Corrupt:
-                    rival = Version(number, None)  # what came after it does not need it
-                found = await self._forward(rival) or rival
+                    taken = Version(number, None)  # what came after it does not need it
+                found = await self._forward(taken) or taken
                 if not _is_whole(found):  # dead by now
                     head, verified = await self.refresh(), True
                     continue
@@ -339,8 +345,8 @@ class Lineage(Generic[S]):
         divided = self._parts.divided(head, value, written)
         return divided if isinstance(divided, Refused) else (divided[0], made.result, divided[1])
 
-    def _target(self, number: int) -> Target[Version[S]]:
-        return Target(self.chain.key(number), number, self._dead, lambda found: self._decoded(number, found))
+    def _target(self, number: int) -> Target:
+        return Target(self.chain.key(number), number, self._dead)
 
     async def _dead(self) -> int:
         return 0 if self._dead_at is None else await self._dead_at()

@@ -3,19 +3,16 @@ may have happened."""
 
 import enum
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from lithify.manifest.codec import encode
 from lithify.manifest.model import Numbered
-from lithify.manifest.parts import CREATE_ATTEMPTS_MAX, holds
+from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Object, Outcome, Pause
 
 __all__ = ["Attempt", "Settled", "Target", "create"]
-
-V = TypeVar("V")
 
 
 class Settled(enum.Enum):
@@ -25,13 +22,12 @@ class Settled(enum.Enum):
     GONE = enum.auto()
 
 
-class Target(NamedTuple, Generic[V]):
+class Target(NamedTuple):
     """A number of a chain that is to be created."""
 
     key: str
     number: int
     dead: Callable[[], Awaitable[int]]  # asks for the largest dead number of the chain
-    decoded: Callable[[Object], V]  # of a rival's file
 
 
 @dataclass(slots=True)
@@ -43,9 +39,12 @@ class Attempt:
     parts: dict[bytes, str] = field(default_factory=dict)  # what it has stored, and may delete if it fails
 
 
-async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees: bool) -> tuple[Settled, V | None]:
-    """Create-if-absent until it is certain whose the file is; a rival's is returned, too. Raises Unavailable if that
-    stays uncertain, and what `Create` raises if our body is not found there; `attempt` stays open while it may be.
+async def create(target: Target, value: Numbered, attempt: Attempt, *, frees: bool) -> tuple[Settled, Object | None]:
+    """Create-if-absent until it is known whose the file is; a rival's is returned, too. Raises Unavailable if that
+    stays unknown, and what `Create` raises if our body is not found there.
+
+    `attempt` is open afterwards, whatever is there: it counts only if the number is not dead, which the caller has to
+    ask (P4). A refusal leaves it as it was, if our body was looked for and is not there.
 
     SUBTLE! No answer but CREATED is about our body. 1. It is stored, and a proxy loses the reply. 2. The proxy sends
     the request again: the number exists, or this request is refused. 3. We are told that, of our own body. So what
@@ -53,23 +52,27 @@ async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees:
     refusal by what may not be the store. Test: tests/protocol/test_p01_sent_twice.py
     """
     body = encode(value)
-    before = attempt.open_number, attempt.nonce
     for repeat in range(CREATE_ATTEMPTS_MAX):
         if repeat:
             await Pause(min(50 * 2 ** (repeat - 1), 2_000))
         try:
             outcome = await Create(target.key, body, frees)
-        except (AccessDenied, InvalidRequest):  # Unavailable is raised by what knows: a full disk
+        except (AccessDenied, InvalidRequest) as refusal:  # Unavailable is raised by what knows: a full disk
             attempt.parts.clear()
-            with suppress(LithifyError):
-                if await holds(target.key, body):
-                    return Settled.OURS, None
+            before = attempt.open_number, attempt.nonce
+            attempt.open_number, attempt.nonce = target.number, value.nonce
+            try:
+                looked = await Get(target.key)
+            except LithifyError:
+                raise refusal from None
+            if looked is not None and looked.body == body:
+                return Settled.OURS, None
+            attempt.open_number, attempt.nonce = before
             raise
         attempt.open_number, attempt.nonce = target.number, value.nonce
         if outcome is Outcome.CREATED:
             return Settled.OURS, None
         if outcome is Outcome.UNKNOWN:
-            before = attempt.open_number, attempt.nonce
             continue  # repeat the same bytes: if they had arrived the first time, we meet them as EXISTS
         found = await _found(target)
         if found is Settled.GONE:
@@ -78,17 +81,11 @@ async def create(target: Target[V], value: Numbered, attempt: Attempt, *, frees:
             continue
         if found.body == body:
             return Settled.OURS, None
-        try:
-            rival = target.decoded(found)
-        except InvalidRequest:  # a later release wrote it, so it is not ours. (If it is damaged, it may be)
-            attempt.open_number, attempt.nonce = before
-            raise
-        attempt.open_number, attempt.nonce = before
-        return Settled.TAKEN, rival
+        return Settled.TAKEN, found
     raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
 
 
-async def _found(target: Target[V]) -> Object | Literal[Settled.GONE] | None:
+async def _found(target: Target) -> Object | Literal[Settled.GONE] | None:
     """What exists; GONE if it has been collected since. None: nothing is known yet."""
     try:
         found = await Get(target.key)

@@ -91,6 +91,8 @@ _RETRY_CODES = frozenset(
     {
         *("RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded"),
         "InvalidPart",  # the acknowledgement did not come from S3
+        *("BadDigest", "IncompleteBody"),  # the request was damaged, or cut short, on its way
+        *("XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"),
     }
 )
 PASSING_CODES = _RETRY_CODES | {"InternalError", "ServiceUnavailable"}  # for one key of a batch

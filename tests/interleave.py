@@ -33,6 +33,7 @@ from tests.steps import Stepped, folders, listed
 
 PAGE_KEYS = 7
 DENIED_AFTER_DOUBLED = 0.3  # of reads that would tell whose it is
+REFUSED_AGAIN = 0.3  # of creates that are sent twice: the second is refused
 
 
 @dataclass(eq=False)
@@ -136,6 +137,9 @@ class World:
         if kind == "sent twice":  # by a proxy, say, that lost the first reply: this is the answer to the second
             self._store_if_absent(key, body)
             self._doubled.add(key)
+            if self.random.random() < REFUSED_AGAIN:
+                self._count("refused again")
+                raise AccessDenied("the second Create was refused")
             return Outcome.EXISTS
         if kind == "lost reply":
             self._store_if_absent(key, body)

@@ -8,7 +8,7 @@ import pytest
 from lithify.manifest.appends import Append
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable
-from lithify.store.port import Create, Delete, Outcome, Request
+from lithify.store.port import Create, Delete, Get, Outcome, Request
 from tests.interleave import World
 from tests.protocol.days import Partition, lists_there
 from tests.protocol.scene import KEYS, L0_MAX, Held, new_partition, replacing, upload
@@ -61,6 +61,12 @@ def end(held: Held, key: str, read: LithifyError | None, create: Outcome | Lithi
         held.answers(reply)
 
 
+def fails(held: Held, failure: LithifyError) -> None:
+    """It, and all that follows."""
+    while held.request is not None:
+        held.fail(failure)
+
+
 def test_what_exists_is_read_and_found_to_be_our_own() -> None:
     world = new_partition()
     held = appending(world)
@@ -99,10 +105,10 @@ def test_a_refusal_of_what_is_stored_already_is_none(refusal: LithifyError) -> N
     assert held.end().version.number == world.alone(PartitionFiles(KEYS).head()).id
 
 
-def test_a_refusal_of_what_cannot_be_read_deletes_no_list() -> None:
+def test_a_refusal_of_what_cannot_be_read_may_be_that_of_a_second_request() -> None:
     world, held = compacting()
     key = stored(held, world)
-    with pytest.raises(AccessDenied):
+    with pytest.raises(CommitUnknown):
         end(held, key, DENIED, create=DENIED)
     assert not held.asked_for(Delete)
     assert world.alone(PartitionFiles(KEYS).head()).lists
@@ -169,3 +175,44 @@ def test_what_existed_and_is_gone_by_now_may_have_been_our_own() -> None:
         held.end()
     assert not held.asked_for(Delete)
     assert named <= {each.id for each in partition.head.lists}
+
+
+@pytest.mark.parametrize("failure", [DENIED, AWAY, InvalidRequest("the warehouse was closed"), Corrupt("a boundary")])
+@pytest.mark.parametrize("refusal", [DENIED, InvalidRequest("the key is disabled")])
+def test_whatever_fails_after_a_refusal_of_what_is_stored_it_may_have_happened(
+    refusal: LithifyError, failure: LithifyError
+) -> None:
+    """1. Our body is found there, though the create was refused. 2. The boundary that would confirm it is not read."""
+    world, held = compacting()
+    key = stored(held, world)
+    held.fail(refusal)
+    assert held.request == Get(key)
+    held.go()
+    with pytest.raises(CommitUnknown):
+        fails(held, failure)
+    assert not held.asked_for(Delete)
+
+
+@pytest.mark.parametrize("answers", [EXISTS, AFTER_UNKNOWN])
+def test_a_rivals_file_at_a_dead_number_says_nothing_of_ours(answers: list[Outcome]) -> None:
+    """1. Ours is stored, and we are told that something is there. 2. We stand still, and the number is collected. 3.
+    The delayed create of a rival arrives: the dead number is there anew, and holds another body."""
+    partition = Partition()
+    world = partition.world
+    ours, rival = appending(world), appending(world)
+    late = rival.until(creates_manifest)
+    assert isinstance(late, Create)
+    assert stored(ours, world) == late.key
+    ours.reply(answers[0])
+    for answer in answers[1:]:
+        ours.until(creates_manifest)
+        ours.reply(answer)
+    for _ in range(2):
+        partition.append()
+        partition.compact()
+        partition.collect(3)
+    assert world._store_if_absent(late.key, late.body) is Outcome.CREATED  # pyright: ignore[reportPrivateUsage]
+    end_of_log = partition.head.next_offset
+    with pytest.raises(CommitUnknown):
+        ours.end()
+    assert partition.head.next_offset == end_of_log

@@ -179,10 +179,11 @@ def test_a_transaction_version_is_appended_once() -> None:
 
 def test_a_writer_with_lost_replies_appends_each_segment_once() -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
-    world.fault_share = 0.4
     for _ in range(20):
-        held = Held(world, upload(files))
-        with_fault = world.start("w", files.manifest.commit(Append(held.end(), L0_MAX)))
+        world.fault_share = 0.0
+        segment = Held(world, upload(files)).end()
+        world.fault_share = 0.4
+        with_fault = world.start("w", files.manifest.commit(Append(segment, L0_MAX)))
         while with_fault.running:
             world.step(with_fault)
     world.fault_share = 0.0

@@ -36,6 +36,7 @@ __all__ = ["FaultyStore"]
 WRITES = frozenset((Create, Put, PutTo, Delete))
 LANDS_LATER: dict[type, str] = {Create: "0.9", Put: "0.5", PutTo: "0.5", Delete: "0.6"}
 SENT_TWICE, DENIED_THEN = "0123", "01"  # the last digit of a create's fault
+REFUSED_AGAIN = "012"  # the digit before it
 REFUSED_IN_PART = 0.85  # of faults of a deletion, those from here on: some of the objects are locked
 
 
@@ -174,7 +175,8 @@ class FaultyStore:
         draw = float(fault)
         conflict = " (409)" if draw * 10 % 1 < 0.3 else ""
         if draw < 0.4 and fault[-1] in SENT_TWICE:
-            return self._create_twice(actor, key, body, denied=fault[-1] in DENIED_THEN)
+            refused = fault[-2] in REFUSED_AGAIN
+            return self._create_twice(actor, key, body, refused=refused, denied=fault[-1] in DENIED_THEN)
         if draw < 0.4:
             outcome = self._store_if_absent(author, key, body)
             happened = "happened" if outcome is Outcome.CREATED else "not happened"
@@ -186,13 +188,18 @@ class FaultyStore:
             self._arrives_later(actor, f"create {key[-40:]}", self._landing(author, key, body))
         return Outcome.UNKNOWN
 
-    def _create_twice(self, actor: Actor, key: str, body: bytes, *, denied: bool) -> Outcome:
+    def _create_twice(self, actor: Actor, key: str, body: bytes, *, refused: bool, denied: bool) -> Outcome:
         """Something on the way, to which the first reply was lost, sends it again: the answer is that to the second."""
         outcome = self._store_if_absent(actor.author, key, body)
         happened = "happened" if outcome is Outcome.CREATED else "not happened"
-        self._world.note(actor, f"create: {happened}, sent twice{', and access denied' if denied else ''}")
+        self._world.note(
+            actor, f"create: {happened}, sent twice{', and refused' * refused}{', and access denied' * denied}"
+        )
         if denied:
             self._doubled.add((actor.name, key))
+        if refused and outcome is Outcome.CREATED:
+            self._world.witness.access_denied(actor.author)
+            raise AccessDenied("Create: the store refuses the second request")
         return Outcome.EXISTS
 
     def _ask_for_room(self, actor: Actor, what: str) -> None:

@@ -39,7 +39,7 @@ SABOTAGES = (
         "P2",
         "manifest/commit.py",
         "head, verified = found, False",
-        "head, verified = Version(rival.number, head.value), False",
+        "head, verified = Version(taken.number, head.value), False",
     ),
     Sabotage(
         "an absent number proves the head",

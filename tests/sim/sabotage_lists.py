@@ -110,10 +110,10 @@ OF_LISTS = (
         "                attempt.open_number, attempt.nonce = before\n"
         "                await Pause(min(5 * (losses + 1), 100), gives_way=True)\n"
         "                try:\n"
-        "                    rival = await self._dead_or_whole(await self._with_parts(rival))\n",
+        "                    taken = await self._dead_or_whole(await self._with_parts(taken))\n",
         "                attempt.open_number = number\n"
         "                try:\n"
-        "                    rival = await self._dead_or_whole(await self._with_parts(rival))\n",
+        "                    taken = await self._dead_or_whole(await self._with_parts(taken))\n",
         test=LISTS + "test_a_rival_whose_list_cannot_be_read_leaves_no_doubt_about_an_append",
     ),
     Sabotage(

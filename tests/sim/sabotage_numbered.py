@@ -19,9 +19,36 @@ OF_NUMBERED_FILES = (
         "a refused create surely stored nothing",
         "P1",
         "manifest/commit_point.py",
-        "                if await holds(target.key, body):\n",
-        "                if not body:\n",
+        "            if looked is not None and looked.body == body:\n",
+        "            if looked is not None and not body:\n",
         test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
+    ),
+    Sabotage(
+        "a refused create that cannot be looked for stored nothing",
+        "P1",
+        "manifest/commit_point.py",
+        "                raise refusal from None\n",
+        "                attempt.open_number, attempt.nonce = before\n                raise refusal from None\n",
+        test="tests/protocol/test_p01_sent_twice.py"
+        "::test_a_refusal_of_what_cannot_be_read_may_be_that_of_a_second_request",
+    ),
+    Sabotage(
+        "a refused create that is there is certain before its boundary was asked",
+        "P4",
+        "manifest/commit_point.py",
+        "                return Settled.OURS, None\n            attempt.open_number, attempt.nonce = before\n",
+        "                attempt.open_number, attempt.nonce = before\n                return Settled.OURS, None\n"
+        "            attempt.open_number, attempt.nonce = before\n",
+        test="tests/protocol/test_p01_sent_twice.py"
+        "::test_whatever_fails_after_a_refusal_of_what_is_stored_it_may_have_happened",
+    ),
+    Sabotage(
+        "a rival's file at a dead number closes the question",
+        "P4",
+        "manifest/commit_point.py",
+        "        return Settled.TAKEN, found\n",
+        '        attempt.open_number, attempt.nonce = 0, ""\n        return Settled.TAKEN, found\n',
+        test="tests/protocol/test_p01_sent_twice.py::test_a_rivals_file_at_a_dead_number_says_nothing_of_ours",
     ),
     Sabotage(
         "a damaged file is read as it is",
