@@ -185,7 +185,7 @@ class _Flight:
     def _begin(self) -> None:
         self._pending: Request[Any] | None = None  # what the commit waits for
         self._again = False  # ask it again: the leader who asked is gone, and nobody knows whether it was answered
-        self._tried = ""  # the key of the manifest that it last tried to create
+        self._tried: int | None = None  # the number of the manifest that it last tried to create
         self._commit = self._committing()
 
     def _committing(self) -> Generator[Request[Any], Any, None]:
@@ -196,8 +196,8 @@ class _Flight:
             request = commit.send(None)
             while True:
                 self._pending = request
-                if isinstance(request, Create) and self._files.keys.manifest.number(request.key) is not None:
-                    self._tried = request.key
+                if isinstance(request, Create):
+                    self._tried = self._files.keys.manifest.number(request.key) or self._tried
                 try:
                     reply = yield request
                 except Exception as error:  # noqa: BLE001 - passed on: the commit decides
@@ -242,15 +242,14 @@ class _Flight:
             return True
         if self.answers is not None or getgeneratorstate(self._commit) != GEN_CLOSED:
             self._again = self._pending is not None
-        elif not self._tried:
+        elif self._tried is None:
             self.members = here
             self._begin()
         else:
-            number = self._files.keys.manifest.number(self._tried)
             why = CommitUnknown(
                 f"{self._files.name}: the thread that committed this append was interrupted; nothing was deleted. Look "
                 "it up before retrying",
-                f"{number}:interrupted",
+                f"{self._tried}:interrupted",
             )
             self.answers = [unknown_to(self._files, member.edit, why) for member in self.members]
         return False

@@ -297,7 +297,8 @@ class Lineage(Generic[S]):
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             await store_parts(bodies, attempt.parts, frees=edit.frees)
-            settled, rival = await create(self._target(number), value, attempt, frees=edit.frees)
+            target = Target(self.chain.key(number), number, self._dead)
+            settled, rival = await create(target, value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
             # a collected number anew, and a body of ours may have lived and been collected before we looked. Test:
             # tests/protocol/test_p04_boundary.py
@@ -344,9 +345,6 @@ class Lineage(Generic[S]):
             return value, made.result, {}
         divided = self._parts.divided(head, value, written)
         return divided if isinstance(divided, Refused) else (divided[0], made.result, divided[1])
-
-    def _target(self, number: int) -> Target:
-        return Target(self.chain.key(number), number, self._dead)
 
     async def _dead(self) -> int:
         return 0 if self._dead_at is None else await self._dead_at()

@@ -41,10 +41,10 @@ class Attempt:
 
 async def create(target: Target, value: Numbered, attempt: Attempt, *, frees: bool) -> tuple[Settled, Object | None]:
     """Create-if-absent until it is known whose the file is; a rival's is returned, too. Raises Unavailable if that
-    stays unknown, and what `Create` raises if our body is not found there.
+    stays unknown, and what `Create` raises if nothing is there, or that is unknown.
 
     `attempt` is open afterwards, whatever is there: it counts only if the number is not dead, which the caller has to
-    ask (P4). A refusal leaves it as it was, if our body was looked for and is not there.
+    ask (P4). If the create is refused, and nothing was ever there, it is as it was.
 
     SUBTLE! No answer but CREATED is about our body. 1. It is stored, and a proxy loses the reply. 2. The proxy sends
     the request again: the number exists, or this request is refused. 3. We are told that, of our own body. So what
@@ -55,44 +55,38 @@ async def create(target: Target, value: Numbered, attempt: Attempt, *, frees: bo
     for repeat in range(CREATE_ATTEMPTS_MAX):
         if repeat:
             await Pause(min(50 * 2 ** (repeat - 1), 2_000))
+        before, refusal = (attempt.open_number, attempt.nonce), None
         try:
             outcome = await Create(target.key, body, frees)
-        except (AccessDenied, InvalidRequest) as refusal:  # Unavailable is raised by what knows: a full disk
+        except (AccessDenied, InvalidRequest) as error:  # Unavailable is raised by what knows: a full disk
             attempt.parts.clear()
-            before = attempt.open_number, attempt.nonce
-            attempt.open_number, attempt.nonce = target.number, value.nonce
-            try:
-                looked = await Get(target.key)
-            except LithifyError:
-                raise refusal from None
-            if looked is not None and looked.body == body:
-                return Settled.OURS, None
-            attempt.open_number, attempt.nonce = before
-            raise
+            outcome, refusal = Outcome.EXISTS, error
         attempt.open_number, attempt.nonce = target.number, value.nonce
         if outcome is Outcome.CREATED:
             return Settled.OURS, None
         if outcome is Outcome.UNKNOWN:
             continue  # repeat the same bytes: if they had arrived the first time, we meet them as EXISTS
-        found = await _found(target)
+        try:
+            found = await _found(target)
+        except LithifyError as error:
+            if refusal is not None:
+                raise refusal from None
+            if isinstance(error, AccessDenied) or not isinstance(error, Unavailable):
+                raise  # the next try would be refused too
+            continue
+        if found is None and refusal is not None:
+            attempt.open_number, attempt.nonce = before
+            raise refusal
         if found is Settled.GONE:
             return Settled.GONE, None
-        if found is None:
-            continue
-        if found.body == body:
-            return Settled.OURS, None
-        return Settled.TAKEN, found
+        if found is not None:
+            return (Settled.OURS, None) if found.body == body else (Settled.TAKEN, found)
     raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
 
 
 async def _found(target: Target) -> Object | Literal[Settled.GONE] | None:
-    """What exists; GONE if it has been collected since. None: nothing is known yet."""
-    try:
-        found = await Get(target.key)
-    except AccessDenied:
-        raise  # the next try would be refused too
-    except Unavailable:
-        return None
+    """What exists; GONE if it has been collected since. None: nothing is there (yet)."""
+    found = await Get(target.key)
     if found is None and target.number <= await target.dead():
         return Settled.GONE
     # Only collection removes numbers, after the boundary has passed them. If it has not, and nothing is there, one of

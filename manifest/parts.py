@@ -9,7 +9,7 @@ from lithify.manifest.model import Numbered
 from lithify.store.errors import AccessDenied, LithifyError, Unavailable
 from lithify.store.port import Create, Delete, Get, Outcome, Pause, Together
 
-__all__ = ["CREATE_ATTEMPTS_MAX", "PartMissing", "Parts", "Written", "discard", "holds", "store_parts"]
+__all__ = ["CREATE_ATTEMPTS_MAX", "PartMissing", "Parts", "Written", "discard", "store_parts"]
 
 CREATE_ATTEMPTS_MAX = 10  # of one body under one key, with pauses of 50 ms doubling to 2 s: about 10 s in all
 
@@ -53,7 +53,7 @@ async def store_parts(bodies: Mapping[str, bytes], written: dict[bytes, str], *,
         for (key, body), outcome in zip(tuple(left.items()), await _created(left, frees=frees), strict=True):
             if isinstance(outcome, Exception):
                 failure = failure or outcome
-            elif outcome is Outcome.CREATED or (outcome is Outcome.EXISTS and await holds(key, body)):
+            elif outcome is Outcome.CREATED or (outcome is Outcome.EXISTS and await _holds(key, body)):
                 written[body] = key
                 del left[key]
         if failure is not None:
@@ -76,7 +76,7 @@ async def discard(written: dict[bytes, str]) -> None:
         written.clear()
 
 
-async def holds(key: str, body: bytes) -> bool:
+async def _holds(key: str, body: bytes) -> bool:
     """Whether the object is there, with these bytes. False: that is not known."""
     try:
         found = await Get(key)

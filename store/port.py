@@ -91,7 +91,8 @@ class Request(Generic[T]):
     """Something that protocol code asks of the world; `await request` returns its reply, of type T.
 
     If there is no reply, the await raises `Unavailable`, never anything less specific; if the store refuses access it
-    raises `AccessDenied`, and nothing happened.
+    raises `AccessDenied`, and nothing happened. (Of a `Create` that something on the way had sent before, it says
+    nothing: P1.)
     """
 
     __slots__ = ()

@@ -193,25 +193,31 @@ def test_whatever_fails_after_a_refusal_of_what_is_stored_it_may_have_happened(
     assert not held.asked_for(Delete)
 
 
-@pytest.mark.parametrize("answers", [EXISTS, AFTER_UNKNOWN])
-def test_a_rivals_file_at_a_dead_number_says_nothing_of_ours(answers: list[Outcome]) -> None:
-    """1. Ours is stored, and we are told that something is there. 2. We stand still, and the number is collected. 3.
-    The delayed create of a rival arrives: the dead number is there anew, and holds another body."""
+@pytest.mark.parametrize("answers", [EXISTS, AFTER_UNKNOWN, [DENIED], [Outcome.UNKNOWN, DENIED]])
+@pytest.mark.parametrize("is_there_anew", [True, False])
+def test_what_is_at_a_dead_number_says_nothing_of_ours(
+    is_there_anew: bool, answers: list[Outcome | LithifyError]
+) -> None:
+    """1. Ours is stored, and we are told that something is there, or are refused. 2. We stand still, and the number is
+    collected. 3. The delayed create of a rival may arrive: the dead number is there anew, and holds another body."""
     partition = Partition()
     world = partition.world
     ours, rival = appending(world), appending(world)
     late = rival.until(creates_manifest)
     assert isinstance(late, Create)
     assert stored(ours, world) == late.key
-    ours.reply(answers[0])
-    for answer in answers[1:]:
+    for answer in answers:
         ours.until(creates_manifest)
-        ours.reply(answer)
+        if isinstance(answer, LithifyError):
+            ours.fail(answer)
+        else:
+            ours.reply(answer)
     for _ in range(2):
         partition.append()
         partition.compact()
         partition.collect(3)
-    assert world._store_if_absent(late.key, late.body) is Outcome.CREATED  # pyright: ignore[reportPrivateUsage]
+    if is_there_anew:
+        assert world._store_if_absent(late.key, late.body) is Outcome.CREATED  # pyright: ignore[reportPrivateUsage]
     end_of_log = partition.head.next_offset
     with pytest.raises(CommitUnknown):
         ours.end()

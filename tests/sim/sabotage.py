@@ -22,8 +22,8 @@ SABOTAGES = (
         "a file that exists counts as our own",
         "P1",
         "manifest/commit_point.py",
-        "if found.body == body:",
-        "if found.body:",
+        "if found.body == body else",
+        "if found.body else",
     ),
     Sabotage(
         "an unknown outcome never happened",

@@ -12,8 +12,10 @@ OF_LISTS = (
         "P23",
         "manifest/commit.py",
         "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n"
-        "            settled, rival = await create(self._target(number), value, attempt, frees=edit.frees)\n",
-        "            settled, rival = await create(self._target(number), value, attempt, frees=edit.frees)\n"
+        "            target = Target(self.chain.key(number), number, self._dead)\n"
+        "            settled, rival = await create(target, value, attempt, frees=edit.frees)\n",
+        "            target = Target(self.chain.key(number), number, self._dead)\n"
+        "            settled, rival = await create(target, value, attempt, frees=edit.frees)\n"
         "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n",
     ),
     Sabotage(

@@ -19,8 +19,8 @@ OF_NUMBERED_FILES = (
         "a refused create surely stored nothing",
         "P1",
         "manifest/commit_point.py",
-        "            if looked is not None and looked.body == body:\n",
-        "            if looked is not None and not body:\n",
+        "            outcome, refusal = Outcome.EXISTS, error\n",
+        "            raise\n",
         test="tests/protocol/test_p01_sent_twice.py::test_a_refusal_of_what_is_stored_already_is_none",
     ),
     Sabotage(
@@ -36,9 +36,9 @@ OF_NUMBERED_FILES = (
         "a refused create that is there is certain before its boundary was asked",
         "P4",
         "manifest/commit_point.py",
-        "                return Settled.OURS, None\n            attempt.open_number, attempt.nonce = before\n",
-        "                attempt.open_number, attempt.nonce = before\n                return Settled.OURS, None\n"
-        "            attempt.open_number, attempt.nonce = before\n",
+        "        if found is Settled.GONE:\n",
+        "        if refusal is not None:\n            attempt.open_number, attempt.nonce = before\n"
+        "        if found is Settled.GONE:\n",
         test="tests/protocol/test_p01_sent_twice.py"
         "::test_whatever_fails_after_a_refusal_of_what_is_stored_it_may_have_happened",
     ),
@@ -46,9 +46,10 @@ OF_NUMBERED_FILES = (
         "a rival's file at a dead number closes the question",
         "P4",
         "manifest/commit_point.py",
-        "        return Settled.TAKEN, found\n",
-        '        attempt.open_number, attempt.nonce = 0, ""\n        return Settled.TAKEN, found\n',
-        test="tests/protocol/test_p01_sent_twice.py::test_a_rivals_file_at_a_dead_number_says_nothing_of_ours",
+        "            return (Settled.OURS, None) if found.body == body else (Settled.TAKEN, found)\n",
+        "            if found.body != body:\n                attempt.open_number = 0\n"
+        "            return (Settled.OURS, None) if found.body == body else (Settled.TAKEN, found)\n",
+        test="tests/protocol/test_p01_sent_twice.py::test_what_is_at_a_dead_number_says_nothing_of_ours",
     ),
     Sabotage(
         "a damaged file is read as it is",

@@ -232,3 +232,15 @@ def test_the_refusal_of_who_gives_out_credentials_is_not_a_proxys(
         for ask in (lambda: store.create("k", b"body"), lambda: store.get("k"), lambda: store.put("k", b"body")):
             with pytest.raises(AccessDenied, match="ExpiredTokenException: the session token has expired"):
                 ask()
+
+
+@pytest.mark.parametrize(
+    "code", ["BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch"]
+)
+def test_a_write_that_arrived_damaged_is_sent_again(code: str) -> None:
+    """As it left us, it was whole: it is no mistake of whoever asked."""
+    body = f"<Error><Code>{code}</Code><Message>of a body</Message></Error>"
+    store, _ = answered(400, body, {"content-type": "application/xml", "x-amz-request-id": "1"})
+    assert store.create("k", b"body") is Outcome.UNKNOWN
+    with pytest.raises(Unavailable, match=code):
+        store.put("k", b"body")
