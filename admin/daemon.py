@@ -123,15 +123,18 @@ def run_together(parts: Sequence[Part]) -> None:
 @contextmanager
 def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
     """Within the block each SIGTERM, SIGINT or SIGHUP calls `stop`, in a thread of its own. A second SIGTERM or SIGINT
-    ends the process at once. SIGHUP never does: it comes beside them, when a session ends.
+    ends the process at once. SIGHUP never does: it comes beside them, when a session ends. After a block that was told
+    to leave it stays ignored, for it may come while the process is ending.
 
     The signals are read from where the interpreter's C handler writes them. A Python handler runs only when the main
     thread executes bytecode: if the signal arrived just before that thread blocked, the handler never ran.
     """
     told, tell = socket.socketpair()
     tell.setblocking(False)
+    leaving = False
 
     def listen() -> None:
+        nonlocal leaving
         asked = False
         while numbers := told.recv(64):
             for number in numbers:
@@ -141,6 +144,7 @@ def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
                     if asked:
                         os._exit(128 + number)
                     asked = True
+                leaving = True
                 stop()
 
     listener = threading.Thread(target=listen, name="lithify-signals", daemon=True)
@@ -151,7 +155,7 @@ def leave_on_signals(stop: Callable[[], None]) -> Generator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if leaving and number == signal.SIGHUP else handler)
         signal.set_wakeup_fd(woken)
         tell.close()
         listener.join()

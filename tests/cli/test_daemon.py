@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -168,6 +168,14 @@ def test_logs_go_to_standard_error_in_both_forms(capsys: pytest.CaptureFixture[s
     assert captured.out == ""
 
 
+@pytest.fixture(autouse=True)
+def _usual_hangup() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """What has been told to leave ignores hangups from then on."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_heard_while_the_main_thread_cannot(number: signal.Signals) -> None:
     """A thread that is about to block is not interrupted any more: shut out here for certain, by its mask."""
@@ -196,11 +204,21 @@ def test_a_session_that_ends_sends_two_signals_and_still_there_is_time_to_leave(
         assert twice.wait(60)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_hangup_that_comes_after_it_has_left_ends_nothing(number: signal.Signals) -> None:
+    stopped = threading.Event()
+    with leave_on_signals(stopped.set):
+        os.kill(os.getpid(), number)
+        assert stopped.wait(60)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
 def test_outside_of_it_signals_are_as_before() -> None:
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
     with leave_on_signals(lambda: None):
         assert signal.getsignal(signal.SIGTERM) not in before
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
     woken = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(woken)
     assert woken == -1
