@@ -105,7 +105,7 @@ async def _places(files: PartitionFiles, *, trace: bool) -> tuple[Manifest, list
             if pin.manifest in absent:
                 key, lacks = files.keys.manifest.key(pin.manifest), absent[pin.manifest]
                 raise Corrupt(missing_text(head, pin.manifest, key, lacks), lacks or key)
-            version = await files.manifest.read(pin.manifest)
+            version = await files.pinned(pin.manifest)
             if version is None or version.value is None:
                 absent[pin.manifest] = "" if version is None else version.lacks
                 break

@@ -325,7 +325,7 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, list[Manife
 async def _pinned(files: PartitionFiles, head: Manifest, number: int) -> Manifest | Finding:
     key = files.keys.manifest.key(number)
     try:
-        pinned = await files.manifest.read(number)
+        pinned = await files.pinned(number)
     except (Corrupt, InvalidRequest) as error:
         return Finding(object=key, kind="corrupt" if isinstance(error, Corrupt) else "unreadable", message=str(error))
     if pinned is not None and pinned.value is not None:

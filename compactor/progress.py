@@ -51,6 +51,8 @@ async def record_last(
     """As `record`, for the last of a job, or of a wave of it. What the commit wants is asked beside it: the topic, and
     which outputs are whole."""
     outputs = [output for result in landed for output in result.outputs]
-    beside = both(topic.refresh(), whole_outputs(files.keys, outputs))
-    _, (_, whole) = await both(record(files, epoch, job, attempt, landed), beside)
-    return whole
+
+    async def beside() -> Found:
+        return (await both(topic.refresh(), whole_outputs(files.keys, outputs)))[1]
+
+    return (await both(record(files, epoch, job, attempt, landed), beside()))[1]

@@ -389,7 +389,7 @@ async def _head_and_pinned(files: PartitionFiles) -> tuple[Manifest, frozenset[s
             raise Corrupt(f"{text}. The sweep deleted nothing", lacks or key)
         named = named_by(manifest)
         for number in sorted(pins):
-            pinned = await files.manifest.read(number)
+            pinned = await files.pinned(number)
             if pinned is None or pinned.value is None:
                 absent[number] = "" if pinned is None else pinned.lacks
                 break

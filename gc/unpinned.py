@@ -117,7 +117,7 @@ class _Look:
 
     async def _named_in(self, pinned: int) -> frozenset[str]:
         if self._above[0] != pinned:
-            there = await self._files.manifest.read(pinned)
+            there = await self._files.pinned(pinned)
             if there is None or there.value is None:  # its checkpoint may be gone since; the next pass will see
                 key, lacks = self._files.keys.manifest.key(pinned), "" if there is None else there.lacks
                 raise Corrupt(missing_text(self._head, pinned, key, lacks), lacks or key)
@@ -129,7 +129,7 @@ async def _unpinned(files: PartitionFiles, number: int) -> Manifest | None:
     """Raises _ListUnread if it is there, and a run list that it names is not. (A sweep that deletes both may have
     stopped between. Until the next one takes the rest, nobody knows what else the manifest named.)"""
     try:
-        version = await files.manifest.read(number)
+        version = await files.pinned(number)
     except Corrupt as error:
         if files.keys.run_list_id(error.key) is None:
             raise
@@ -147,7 +147,7 @@ async def kept_by_pins(files: PartitionFiles, head: Manifest) -> list[Garbage]:
     for pin in by_manifest(head.checkpoints):
         key = files.keys.manifest.key(pin.manifest)
         try:
-            version = await files.manifest.read(pin.manifest)
+            version = await files.pinned(pin.manifest)
         except (Corrupt, InvalidRequest) as error:
             kept[str(pin.manifest)] = Garbage(key, 0, str(error))
             continue

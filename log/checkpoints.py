@@ -76,7 +76,7 @@ async def pin(
 
 async def _pinned(files: PartitionFiles, checkpoint: Checkpoint) -> Manifest:
     # A pinned manifest stays readable below the boundary (P17).
-    version = await files.manifest.read(checkpoint.manifest)
+    version = await files.pinned(checkpoint.manifest)
     if version is not None and version.lacks and await _stands(files, checkpoint):
         key = files.keys.manifest.key(checkpoint.manifest)
         raise Corrupt(pin_missing_text(files.keys.topic, checkpoint, key, version.lacks), version.lacks)

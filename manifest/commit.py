@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_belongs, check_repaired, decode
+from lithify.manifest.codec import check_belongs, check_repaired, decode, is_sealed
 from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
@@ -176,7 +176,13 @@ class Lineage(Generic[S]):
             if found is None or _is_whole(found):
                 dead = await self._dead()
             else:
-                dead, found = await both(self._dead(), self._stored(found.number))
+                there = found
+                dead, found = await both(self._dead(), self._stored(there.number))
+                # SUBTLE! 1. N is there, and the boundary below it. 2. We stand still; N is collected. 3. A stalled
+                # writer creates N anew. 4. We read that. What the search found there before lived; if this is another
+                # object, only a later boundary can tell. Test: tests/protocol/test_p03_head_search.py
+                if found is not None and (found.modified_ms is None or found.modified_ms != there.modified_ms):
+                    dead = await self._dead()
             if found is not None and found.number > dead:
                 found = await self._dead_or_whole(found)
             if found is not None and _is_whole(found) and (found.number > dead or found.number == dead == 0):
@@ -198,11 +204,14 @@ class Lineage(Generic[S]):
                 return low
             low, there, near = step, True, min(self._stride + self._stride // 2, NEAR_MAX)
         objects: dict[int, Object] = {}
+        modified: dict[int, int | None] = {}
 
         async def look(numbers: Sequence[int]) -> Sequence[bool]:
             keys = map(self.chain.key, numbers)
             if self._dead_at is not None:
-                return [found is not None for found in await together([Head(key) for key in keys])]
+                infos = await together([Head(key) for key in keys])
+                modified.update((number, info.modified_ms) for number, info in zip(numbers, infos, strict=True) if info)
+                return [info is not None for info in infos]
             replies = await together([Get(key) for key in keys])  # small files: the last one need not be asked again
             objects.update((number, found) for number, found in zip(numbers, replies, strict=True) if found is not None)
             return [found is not None for found in replies]
@@ -218,7 +227,7 @@ class Lineage(Generic[S]):
             self._stride = end - low.number
         if end == low.number:
             return low if there else None
-        return self._decoded(end, objects[end]) if end in objects else Version(end, None)
+        return self._decoded(end, objects[end]) if end in objects else Version(end, None, modified.get(end))
 
     async def _step(self, number: int) -> Version[S] | None:
         """Version `number`, or None. If it is damaged, it is there without its content: if it is the head, whoever
@@ -312,27 +321,49 @@ class Lineage(Generic[S]):
             if number > dead and rival is not None:
                 # Only now: at a dead number a rival's file may have come after ours. Test: test_p01_sent_twice.py
                 try:
-                    taken = self._decoded(number, rival)
-                except InvalidRequest:  # a later release wrote it, so it is not ours. (If it is damaged, it may be)
+                    taken = self._rivals(number, rival, value.nonce)
+                except InvalidRequest:  # a later release wrote it
                     attempt.open_number, attempt.nonce = before
                     raise
-                attempt.open_number, attempt.nonce = before
-                await Pause(min(5 * (losses + 1), 100), gives_way=True)
-                try:
-                    taken = await self._dead_or_whole(await self._with_parts(taken))
-                except Corrupt:
-                    taken = Version(number, None)  # what came after it does not need it
-                found = await self._forward(taken) or taken
-                if not _is_whole(found):  # dead by now
-                    head, verified = await self.refresh(), True
+                if taken is not None:
+                    attempt.open_number, attempt.nonce = before
+                    await Pause(min(5 * (losses + 1), 100), gives_way=True)
+                    head, verified = await self._beyond(taken), False
                     continue
-                head, verified = found, False
-                await self._saw(head)
-                continue
             if not edit.repeatable:
-                raise Unavailable("collection passed this number before its outcome was known")
+                raise Unavailable("it was collected, or damaged, before that was known")
             head, verified = await self.refresh(), True
         raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
+
+    def _rivals(self, number: int, found: Object, nonce: str) -> Version[S] | None:
+        """What was found at `number` instead of our body; None if it may be ours, and damaged.
+
+        SUBTLE! A checksum of which a bit has flipped looks like none, and the rest can be read. So only a file that has
+        one is certainly a rival's. Test: tests/protocol/test_p01_sent_twice.py
+        """
+        try:
+            taken = self._decoded(number, found)
+        except Corrupt:
+            return None
+        mine = taken.value is None or taken.value.nonce == nonce
+        return None if mine or not is_sealed(found.body) else taken
+
+    async def _beyond(self, taken: Version[S]) -> Version[S]:
+        """The head to build on after a lost race: `taken`, which won it, or what came after it.
+
+        SUBTLE! The boundary was read after `taken`, so that lived. 1. We stand still; the numbers after it are
+        collected. 2. A stalled writer creates the next one anew. 3. We read that, find our edit in it, and report that
+        it happened. So a boundary is read after what came later, too. Test: tests/protocol/test_p03_head_search.py
+        """
+        try:
+            taken = await self._dead_or_whole(await self._with_parts(taken))
+        except Corrupt:
+            taken = Version(taken.number, None)  # what came after it does not need it
+        found = await self._forward(taken) or taken
+        if not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
+            return await self.refresh()
+        await self._saw(found)
+        return found
 
     async def _successor(
         self, head: S | None, made: Next[S, R] | Refused, number: int, now_ms: int, written: Written

@@ -11,6 +11,7 @@ from lithify.manifest.model import Numbered
 from lithify.manifest.parts import CREATE_ATTEMPTS_MAX
 from lithify.store.errors import AccessDenied, InvalidRequest, LithifyError, Unavailable
 from lithify.store.port import Create, Get, Object, Outcome, Pause
+from lithify.store.refused import Closed, NotAsked
 
 __all__ = ["Attempt", "Settled", "Target", "create"]
 
@@ -55,12 +56,10 @@ async def create(target: Target, value: Numbered, attempt: Attempt, *, frees: bo
     for repeat in range(CREATE_ATTEMPTS_MAX):
         if repeat:
             await Pause(min(50 * 2 ** (repeat - 1), 2_000))
-        before, refusal = (attempt.open_number, attempt.nonce), None
-        try:
-            outcome = await Create(target.key, body, frees)
-        except (AccessDenied, InvalidRequest) as error:  # Unavailable is raised by what knows: a full disk
+        before = attempt.open_number, attempt.nonce
+        outcome, refusal = await _sent(Create(target.key, body, frees))
+        if refusal is not None:
             attempt.parts.clear()
-            outcome, refusal = Outcome.EXISTS, error
         attempt.open_number, attempt.nonce = target.number, value.nonce
         if outcome is Outcome.CREATED:
             return Settled.OURS, None
@@ -82,6 +81,17 @@ async def create(target: Target, value: Numbered, attempt: Attempt, *, frees: bo
         if found is not None:
             return (Settled.OURS, None) if found.body == body else (Settled.TAKEN, found)
     raise Unavailable(f"the store gave no certain answer in {CREATE_ATTEMPTS_MAX} attempts")
+
+
+async def _sent(create: Create) -> tuple[Outcome, AccessDenied | InvalidRequest | None]:
+    """The answer, and the refusal that may be that of a second request. Raises what nobody was asked about: a full
+    disk, a closed warehouse, no credentials."""
+    try:
+        return await create, None
+    except (NotAsked, Closed):
+        raise
+    except (AccessDenied, InvalidRequest) as error:
+        return Outcome.EXISTS, error
 
 
 async def _found(target: Target) -> Object | Literal[Settled.GONE] | None:

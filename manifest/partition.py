@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from lithify.manifest.commit import Lineage
+from lithify.manifest.commit import Lineage, Version
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
@@ -94,6 +94,19 @@ class PartitionFiles:
         if manifest.sealed:
             raise topic_gone(manifest)
         return manifest
+
+    async def pinned(self, number: int) -> Version[Manifest] | None:
+        """Manifest `number`, which a checkpoint pins, or pinned. None: it is there no more.
+
+        SUBTLE! 1. We read a head that lists `number`. 2. The pin is let go of, and the file deleted. 3. A stalled
+        writer creates the dead number anew, and names what it is about to commit. 4. We read that, and delete what only
+        it names. But what was pinned holds the checkpoint of its own commit (P20). Test:
+        tests/protocol/test_p20_created_anew.py
+        """
+        version = await self.manifest.read(number)
+        if version is None or version.value is None:
+            return version
+        return version if any(pin.manifest == number for pin in version.value.checkpoints) else None
 
     async def moved(self, asks: Asks) -> bool:
         """Whether one of these chains has a number after the newest one seen. Costs a GET each; that there is none

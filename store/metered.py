@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from lithify.store.driver import monotonic_ms
-from lithify.store.errors import ErrorKind, InvalidRequest, LithifyError, NotFound
+from lithify.store.errors import ErrorKind, LithifyError, NotFound
 from lithify.store.port import (
     DELETE_KEYS_MAX,
     Object,
@@ -23,6 +23,7 @@ from lithify.store.port import (
     StoreSpec,
 )
 from lithify.store.prices import PRICES_USD
+from lithify.store.refused import Closed
 from lithify.store.silence import Silence
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
@@ -158,7 +159,7 @@ class Metered(Wrapped):
     def require_open(self) -> None:
         """Raises InvalidRequest."""
         if self.closed:
-            raise InvalidRequest(f"{shown(self.url)}: this warehouse was closed; open it again")
+            raise Closed(f"{shown(self.url)}: this warehouse was closed; open it again")
 
     def count_copy(self, requests: int) -> None:
         """The store copied an object in so many requests, at the price of a PUT."""

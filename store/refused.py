@@ -1,8 +1,12 @@
 """Errors that are told apart inside the store alone; to everybody else they are what they derive from."""
 
-from lithify.store.errors import AccessDenied, Unavailable
+from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 
-__all__ = ["NotAsked", "Refused"]
+__all__ = ["Closed", "NotAsked", "Refused"]
+
+
+class Closed(InvalidRequest):
+    """The warehouse was closed, so the store was not asked."""
 
 
 class NotAsked(AccessDenied):

@@ -1,6 +1,7 @@
 """P1: what is on the way may send a create twice (a proxy that lost the first reply, a client library). The answer is
 that to the second: something exists there, or the request is refused. It says nothing of the first."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from lithify.manifest.appends import Append
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable
-from lithify.store.port import Create, Delete, Get, Outcome, Request
+from lithify.store.port import Create, Delete, Get, Object, Outcome, Request
+from lithify.store.refused import Closed, NotAsked
 from tests.interleave import World
 from tests.protocol.days import Partition, lists_there
-from tests.protocol.scene import KEYS, L0_MAX, Held, new_partition, replacing, upload
+from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, new_partition, replacing, upload
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +146,61 @@ def test_whatever_fails_after_it_was_stored_it_may_have_happened(
     assert outcome is not None, "it is said to have failed"
     assert not held.asked_for(Delete)
     assert {each.id for each in world.alone(PartitionFiles(KEYS).head()).lists} == lists
+
+
+@pytest.mark.parametrize("refusal", [NotAsked("no credentials"), Closed("the warehouse was closed")])
+def test_what_was_never_sent_did_not_happen(refusal: LithifyError) -> None:
+    world = new_partition()
+    held = appending(world)
+    held.until(creates_manifest)
+    with pytest.raises(type(refusal)):
+        fails(held, refusal)
+
+
+@pytest.mark.parametrize("refusal", [NotAsked("no credentials"), Closed("the warehouse was closed")])
+def test_what_was_sent_once_and_then_no_more_may_have_happened(refusal: LithifyError) -> None:
+    world = new_partition()
+    held = appending(world)
+    stored(held, world)
+    held.reply(Outcome.UNKNOWN)
+    held.until(creates_manifest)
+    with pytest.raises(CommitUnknown):
+        fails(held, refusal)
+
+
+@pytest.mark.parametrize("place", range(0, 300, 7))
+def test_one_flipped_bit_does_not_make_our_own_file_a_rivals(place: int) -> None:
+    """1. Ours is stored, and we are told that something exists. 2. We read it, with one bit wrong: one that its
+    checksum would show, or one of the checksum's own. 3. Others forget our job, so that a later head refuses us."""
+    partition = Partition()
+    partition.append()
+    world, head = partition.world, partition.head
+    held = Held(world, partition.files.again().manifest.commit(replacing(head, head.l0, partition.epoch)))
+    key = stored(held, world)
+    named = lists_there(world)
+    held.reply(Outcome.EXISTS)
+    assert held.request == Get(key)
+    body = bytearray(world.objects[key][0])
+    body[-1 - place // 8] ^= 1 << place % 8
+    held.reply(Object(bytes(body), world.now_ms))
+    if held.request is not None:
+        held.go()
+    partition.append()
+    partition.compact()
+    with suppress(CommitUnknown):
+        assert held.end().repeated
+    assert not held.asked_for(Delete)
+    assert {each.id for each in partition.head.lists} >= named
+
+
+def test_a_damaged_number_that_has_successors_stops_no_writer_who_comes_to_it() -> None:
+    world, warm, quick = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    world.alone(append(warm))
+    world.alone(appends(quick, 2))
+    damaged = KEYS.manifest.key(warm.manifest.seen.number + 1)
+    body, modified_ms = world.objects[damaged]
+    world.objects[damaged] = (body.replace(b'"l0"', b'"l1"'), modified_ms)
+    assert world.alone(append(warm))[1] == range(3, 4)
 
 
 def test_what_was_refused_and_is_not_there_yet_may_arrive_later() -> None:

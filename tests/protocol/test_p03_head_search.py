@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from lithify.gc.collect import collect
+from lithify.manifest.appends import Append, BelowOrphanFloor
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
+from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import CommitUnknown, Corrupt, Unavailable
-from lithify.store.port import Get, Head, List, Now, Request, Together
+from lithify.store.port import Create, Get, Head, List, Now, Object, Pause, Request, Together
 from tests.interleave import World
-from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, is_get, new_partition
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, appends, claim, compact, is_get, new_partition, upload
 
 
 async def grow(files: PartitionFiles, epoch: int, commits: int) -> None:
@@ -253,3 +255,74 @@ def test_a_search_that_finds_every_number_ends() -> None:
     world.objects = _Everything(world.objects)
     with pytest.raises(Unavailable, match="every number seems to exist"):
         world.alone(PartitionFiles(KEYS).head())
+
+
+def is_manifest(request: Request[Any]) -> bool:
+    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
+
+
+def collected(world: World, files: PartitionFiles, epoch: int) -> None:
+    """All numbers so far."""
+    for _ in range(2):
+        world.alone(grow(files, epoch, 6))
+        collect_all(world, files)
+
+
+def asks(request: Request[Any], wanted: Request[Any]) -> bool:
+    return request == wanted or (isinstance(request, Together) and wanted in request.requests)
+
+
+def create(world: World, late: Create) -> None:
+    """The request of a stalled writer arrives."""
+    assert late.key not in world.objects
+    world.objects[late.key] = (late.body, world.now_ms)
+
+
+def test_an_edit_is_not_found_in_what_did_not_live() -> None:
+    """1. A transaction and its retry stall before they create numbers 3 and 4, which rivals take. 2. The one at 3 has
+    found that out, and stands still; both numbers are collected. 3. The create of the other arrives at the dead 4."""
+    world, quick = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+
+    def send() -> tuple[Held, Create]:
+        files = PartitionFiles(KEYS)
+        commit = files.manifest.commit(
+            Append(world.alone(upload(files)), L0_MAX, transaction=TransactionStamp("app", 1))
+        )
+        held = Held(world, commit)
+        waits = held.until(is_manifest)
+        assert isinstance(waits, Create)
+        return held, waits
+
+    retry, _ = send()
+    world.alone(appends(quick, 1))
+    _, late = send()
+    world.alone(appends(quick, 1))
+    retry.until(lambda request: isinstance(request, Pause))
+    collected(world, quick, epoch)
+    create(world, late)
+    with pytest.raises(BelowOrphanFloor):
+        retry.end()
+    assert not world.alone(PartitionFiles(KEYS).head()).transactions
+
+
+def test_a_head_is_what_was_there_when_the_boundary_was_below_it() -> None:
+    """1. A search finds N, and asks for the boundary and N's content together; the boundary is below N. 2. N is
+    collected before its content is read, and a stalled writer creates it anew."""
+    world, quick = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    world.alone(grow(quick, epoch, 6))
+    files = PartitionFiles(KEYS)
+    slow = Held(world, files.manifest.commit(Append(world.alone(upload(files)), L0_MAX)))
+    late = slow.until(is_manifest)
+    assert isinstance(late, Create)
+    world.alone(appends(quick, 1))
+    reader = Held(world, PartitionFiles(KEYS).head())
+    asked = reader.until(lambda request: asks(request, Get(late.key)) and isinstance(request, Together))
+    assert isinstance(asked, Together)
+    (boundary,) = [request for request in asked.requests if request != Get(late.key)]
+    below = world._answer(boundary)  # pyright: ignore[reportPrivateUsage]
+    collected(world, quick, epoch)
+    create(world, late)
+    reader.reply(tuple(below if request == boundary else Object(late.body, world.now_ms) for request in asked.requests))
+    assert reader.end() == world.alone(PartitionFiles(KEYS).head())

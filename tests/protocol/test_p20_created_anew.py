@@ -1,0 +1,120 @@
+"""P4, P20: a pinned manifest is let go of and deleted, and then a stalled writer creates its number anew. Nobody takes
+what is there for what was pinned."""
+
+from typing import Any
+
+import pytest
+
+from lithify.compactor import job_edits
+from lithify.gc.collect import collect, sweep
+from lithify.log import checkpoints
+from lithify.manifest.compactions import CommitCompaction
+from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.uploads import AppendUploaded, BeginUpload
+from lithify.store.errors import SnapshotExpired
+from lithify.store.port import Create, Get, Put, Request
+from tests.protocol.days import Partition
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, job, replacing, segment
+
+
+def creates_manifest(request: Request[Any]) -> bool:
+    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
+
+
+async def put(key: str) -> None:
+    await Put(key, b"merged")
+
+
+class Stalled:
+    """A writer that waits before it creates the number at which a checkpoint is then made."""
+
+    def __init__(self, partition: Partition, commit: Any) -> None:
+        self.partition = partition
+        self.held = Held(partition.world, commit)
+        create = self.held.until(creates_manifest)
+        assert isinstance(create, Create)
+        self.key = create.key
+        partition.pin("a")
+        assert KEYS.manifest.key(partition.pins["a"].id) == self.key
+
+    def time_passes(self) -> None:
+        """Until the pinned number is below the boundary and the orphan floor. What the writer needs stays in L0."""
+        before = {ref.id for ref in self.partition.head.l0}
+        for _ in range(2):
+            self.partition.append()
+            self._compact_except(before)
+            self.partition.collect(3)
+        assert self.partition.head.orphan_floor > self.partition.pins["a"].id
+
+    def _compact_except(self, kept: set[str]) -> None:
+        head = self.partition.head
+        sources = tuple(ref for ref in head.l0 if ref.id not in kept)
+        done = tuple(each.id for each in head.completed_jobs)
+        edit = replacing(head, sources, self.partition.epoch, job=f"{head.id:012}-0000cafe", forget=done)
+        for ref in edit.run.segments:
+            self.partition.world.alone(put(KEYS.segment(ref.id)))
+        self.partition.world.alone(self.partition.files.manifest.commit(edit))
+
+    def let_go_and_swept(self) -> None:
+        world = self.partition.world
+        self.partition.unpin("a")
+        world.alone(sweep(PartitionFiles(KEYS), GRACE_MS))
+        assert self.key not in world.objects
+
+    def comes_late(self) -> None:
+        self.held.go()
+        assert self.key in self.partition.world.objects, "the dead number is there anew"
+
+    def ends_whole(self) -> None:
+        """Its commit happens, with all that it names there."""
+        self.held.end()
+        live = {KEYS.segment(ref.id) for ref in self.partition.head.segments()}
+        assert live <= self.partition.world.objects.keys()
+
+
+def an_upload() -> Stalled:
+    """Whose segment no floor and no epoch guards."""
+    partition = Partition()
+    driver = PartitionFiles(KEYS)
+    upload = partition.world.alone(driver.manifest.commit(BeginUpload("f" * 16, 7 * 86_400_000))).result
+    ref = segment(f"{upload.name}-{'a' * 16}")
+    partition.world.alone(put(KEYS.segment(ref.id)))
+    return Stalled(partition, driver.manifest.commit(AppendUploaded(upload.name, (ref,), L0_MAX)))
+
+
+def a_compaction() -> Stalled:
+    """Of a job that is under way, in an epoch that still holds."""
+    partition = Partition()
+    partition.append()
+    world, head = partition.world, partition.head
+    name, sources = f"{head.id:012}-0000beef", tuple(ref.id for ref in head.l0)
+    world.alone(partition.files.compactor_state())
+    admitted = job(name, segments=sources, sources=sources)
+    world.alone(partition.files.compactor.commit(job_edits.Admit(partition.epoch, admitted, "w")))
+    edit: CommitCompaction = replacing(head, head.l0, partition.epoch, job=name)
+    for ref in edit.run.segments:
+        world.alone(put(KEYS.segment(ref.id)))
+    files = PartitionFiles(KEYS)
+    world.alone(files.heads())
+    return Stalled(partition, files.manifest.commit(edit))
+
+
+@pytest.mark.parametrize("begun", [an_upload, a_compaction])
+def test_what_is_there_anew_takes_nothing_along(begun: Any) -> None:
+    stalled = begun()
+    stalled.time_passes()
+    stalled.let_go_and_swept()
+    stalled.comes_late()
+    stalled.partition.world.alone(collect(PartitionFiles(KEYS), GRACE_MS))
+    stalled.ends_whole()
+
+
+def test_a_reader_of_a_checkpoint_is_not_given_what_is_there_anew() -> None:
+    stalled = an_upload()
+    stalled.time_passes()
+    reader = Held(stalled.partition.world, checkpoints.pinned(PartitionFiles(KEYS), "a"))
+    reader.until(lambda request: request == Get(stalled.key))
+    stalled.let_go_and_swept()
+    stalled.comes_late()
+    with pytest.raises(SnapshotExpired):
+        reader.end()
