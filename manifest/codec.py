@@ -19,7 +19,7 @@ from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, Top
 from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["check_belongs", "check_repaired", "decode", "encode", "is_sealed"]
+__all__ = ["check_belongs", "check_repaired", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -85,14 +85,9 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
 def check_repaired(value: Numbered, body: bytes, key: str) -> None:
     """Raises Corrupt if `body` has no checksum, and what it says, `value`, breaks an invariant. A manifest must be
     whole."""
-    broken = None if is_sealed(body) else next(shape_problems(value), None)
+    broken = None if _SEALED.search(body[-_SEAL_BYTES:]) else next(shape_problems(value), None)
     if broken is not None:
         raise _damaged(key, f"it has no checksum, and breaks an invariant: {broken}")
-
-
-def is_sealed(body: bytes) -> bool:
-    """Whether `body`, which was decoded, has a checksum."""
-    return _SEALED.search(body[-_SEAL_BYTES:]) is not None
 
 
 def _decoded(decoder: msgspec.json.Decoder[S], body: bytes, key: str) -> S:

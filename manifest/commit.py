@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_belongs, check_repaired, decode, is_sealed
+from lithify.manifest.codec import check_belongs, check_repaired, decode
 from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
@@ -40,6 +40,7 @@ class Version(msgspec.Struct, Generic[S], frozen=True):
     value: S | None
     modified_ms: int | None = None
     lacks: str = ""  # the key of a part that is gone: then there is no content
+    tag: str = ""  # of the object
 
 
 class Committed(msgspec.Struct, Generic[S, R], frozen=True):
@@ -140,7 +141,7 @@ class Lineage(Generic[S]):
         key = self.chain.key(number)
         value = decode(self.kind, found.body, key, number)
         check_belongs(value, key)
-        return Version(number, value, found.modified_ms)
+        return Version(number, value, found.modified_ms, tag=found.tag)
 
     async def recent(self) -> Version[S]:
         """The newest version seen, if that was in the last minute; else the head.
@@ -176,13 +177,7 @@ class Lineage(Generic[S]):
             if found is None or _is_whole(found):
                 dead = await self._dead()
             else:
-                there = found
-                dead, found = await both(self._dead(), self._stored(there.number))
-                # SUBTLE! 1. N is there, and the boundary below it. 2. We stand still; N is collected. 3. A stalled
-                # writer creates N anew. 4. We read that. What the search found there before lived; if this is another
-                # object, only a later boundary can tell. Test: tests/protocol/test_p03_head_search.py
-                if found is not None and (found.modified_ms is None or found.modified_ms != there.modified_ms):
-                    dead = await self._dead()
+                dead, found = await self._read_beside(found)
             if found is not None and found.number > dead:
                 found = await self._dead_or_whole(found)
             if found is not None and _is_whole(found) and (found.number > dead or found.number == dead == 0):
@@ -190,6 +185,26 @@ class Lineage(Generic[S]):
                 return found
             found = await self._search(Version(dead, None))
         raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
+
+    async def _read_beside(self, there: Version[S]) -> tuple[int, Version[S] | None]:
+        """The largest dead number, and version `there`, which a search has found. None: it is gone, or damaged and
+        dead."""
+
+        async def stored() -> tuple[Version[S] | None, LithifyError | None]:
+            try:
+                return await self._stored(there.number), None
+            except (Corrupt, InvalidRequest) as error:
+                return None, error
+
+        dead, (found, unreadable) = await both(self._dead(), stored())
+        if unreadable is not None and there.number > dead:
+            raise unreadable
+        # SUBTLE! 1. The search finds N, and the boundary is below it. 2. We stand still; N is collected. 3. A stalled
+        # writer creates N anew. 4. We read that. What the search found lived; if this is another object, only a later
+        # boundary can tell. Test: tests/protocol/test_p03_head_search.py
+        if found is not None and (not found.tag or found.tag != there.tag):
+            dead = await self._dead()
+        return dead, found
 
     async def _search(self, low: Version[S]) -> Version[S] | None:
         """The last number of the dense stretch above `low` (seen, or the boundary); not always with its content. None:
@@ -204,13 +219,13 @@ class Lineage(Generic[S]):
                 return low
             low, there, near = step, True, min(self._stride + self._stride // 2, NEAR_MAX)
         objects: dict[int, Object] = {}
-        modified: dict[int, int | None] = {}
+        tags: dict[int, str] = {}
 
         async def look(numbers: Sequence[int]) -> Sequence[bool]:
             keys = map(self.chain.key, numbers)
             if self._dead_at is not None:
                 infos = await together([Head(key) for key in keys])
-                modified.update((number, info.modified_ms) for number, info in zip(numbers, infos, strict=True) if info)
+                tags.update((number, info.tag) for number, info in zip(numbers, infos, strict=True) if info)
                 return [info is not None for info in infos]
             replies = await together([Get(key) for key in keys])  # small files: the last one need not be asked again
             objects.update((number, found) for number, found in zip(numbers, replies, strict=True) if found is not None)
@@ -227,7 +242,7 @@ class Lineage(Generic[S]):
             self._stride = end - low.number
         if end == low.number:
             return low if there else None
-        return self._decoded(end, objects[end]) if end in objects else Version(end, None, modified.get(end))
+        return self._decoded(end, objects[end]) if end in objects else Version(end, None, tag=tags.get(end, ""))
 
     async def _step(self, number: int) -> Version[S] | None:
         """Version `number`, or None. If it is damaged, it is there without its content: if it is the head, whoever
@@ -331,22 +346,21 @@ class Lineage(Generic[S]):
                     head, verified = await self._beyond(taken), False
                     continue
             if not edit.repeatable:
-                raise Unavailable("it was collected, or damaged, before that was known")
+                raise Unavailable("its file was collected, or is damaged")
             head, verified = await self.refresh(), True
         raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
 
     def _rivals(self, number: int, found: Object, nonce: str) -> Version[S] | None:
         """What was found at `number` instead of our body; None if it may be ours, and damaged.
 
-        SUBTLE! A checksum of which a bit has flipped looks like none, and the rest can be read. So only a file that has
-        one is certainly a rival's. Test: tests/protocol/test_p01_sent_twice.py
+        SUBTLE! A checksum of which a bit has flipped looks like none, and the rest can be read. So what has our nonce
+        is ours, even if it is not what we wrote. Test: tests/protocol/test_p01_sent_twice.py
         """
         try:
             taken = self._decoded(number, found)
         except Corrupt:
             return None
-        mine = taken.value is None or taken.value.nonce == nonce
-        return None if mine or not is_sealed(found.body) else taken
+        return None if taken.value is None or taken.value.nonce == nonce else taken
 
     async def _beyond(self, taken: Version[S]) -> Version[S]:
         """The head to build on after a lost race: `taken`, which won it, or what came after it.
@@ -359,7 +373,10 @@ class Lineage(Generic[S]):
             taken = await self._dead_or_whole(await self._with_parts(taken))
         except Corrupt:
             taken = Version(taken.number, None)  # what came after it does not need it
-        found = await self._forward(taken) or taken
+        try:
+            found = await self._forward(taken) or taken
+        except (Corrupt, InvalidRequest):  # unless it is dead, the search for the head meets it again
+            return await self.refresh()
         if not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
             return await self.refresh()
         await self._saw(found)

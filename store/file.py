@@ -105,7 +105,7 @@ class FileStore(Store):
                 self._make_sure(path.parent)
             except NOT_THERE:
                 return None
-        return Object(body, _modified_ms(found))
+        return Object(body, _modified_ms(found), _tag(found))
 
     def read(self, key: str, start: int, length: int) -> bytes:
         check_range(key, start, length)
@@ -141,7 +141,8 @@ class FileStore(Store):
                 found = self._disk.stat(path)
             except NOT_THERE:
                 return None
-        return ObjectInfo(key, found.st_size, _modified_ms(found)) if stat.S_ISREG(found.st_mode) else None
+        whole = stat.S_ISREG(found.st_mode)
+        return ObjectInfo(key, found.st_size, _modified_ms(found), _tag(found)) if whole else None
 
     def stamp(self, key: str) -> Mapping[str, str] | None:
         """When the file was born. Not its inode number, which many network filesystems assign anew when they are
@@ -329,6 +330,12 @@ def _is_unfinished(entry: Entry) -> bool:
 
 def _modified_ms(found: os.stat_result) -> int:
     return found.st_mtime_ns // 1_000_000
+
+
+def _tag(found: os.stat_result) -> str:
+    """Not its time of modification: that is when a writer wrote its temporary file, and two write at the same moment.
+    A file gets a new ctime when it gets its name."""
+    return f"{found.st_ino:x}-{found.st_ctime_ns:x}"
 
 
 def _read_all(disk: Disk, descriptor: int) -> bytes:

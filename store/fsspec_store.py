@@ -135,7 +135,8 @@ class FsspecStore(Store):
         with self._explained(key):
             try:
                 body = self._filesystem().cat_file(path)
-                return Object(body, _modified_ms(self._filesystem().info(path)))
+                info = self._filesystem().info(path)
+                return Object(body, _modified_ms(info), _tag(info))
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None
 
@@ -168,7 +169,7 @@ class FsspecStore(Store):
                 found = self._filesystem().info(path)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return ObjectInfo(key, found["size"], _modified_ms(found)) if found["type"] == "file" else None
+        return ObjectInfo(key, found["size"], _modified_ms(found), _tag(found)) if found["type"] == "file" else None
 
     def stamp(self, key: str) -> Mapping[str, str] | None:
         """Of the filesystems in which a log can be kept. They are asked for what their service assigns; an ETag may be
@@ -314,6 +315,11 @@ class _SpooledOutput(OutputFile):
             self.closed = True
             self._file.close()
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _tag(info: Mapping[str, Any]) -> str:
+    """Where it is known to be a checksum of the bytes, or unique: in Amazon's, Azure's and Google's stores."""
+    return str(info.get("ETag") or info.get("etag") or "")
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int | None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import xxhash
+
 from lithify.store.driver import Clock, machine_ms, new_id
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.own_lock import OwnLock
@@ -43,7 +45,7 @@ class MemoryStore(Store):
         with self._lock.mine():
             if key in self._objects:
                 return Outcome.EXISTS
-            self._objects[key] = Object(bytes(body), self._clock())
+            self._objects[key] = Object(bytes(body), self._clock(), _tag(body))
             return Outcome.CREATED
 
     def get(self, key: str) -> Object | None:
@@ -61,14 +63,14 @@ class MemoryStore(Store):
     def put(self, key: str, body: bytes) -> None:
         check_key(key)
         with self._lock.mine():
-            self._objects[key] = Object(bytes(body), self._clock())
+            self._objects[key] = Object(bytes(body), self._clock(), _tag(body))
 
     def output(self, key: str) -> "_MemoryOutput":
         return _MemoryOutput(self, check_key(key))
 
     def head(self, key: str) -> ObjectInfo | None:
         found = self.get(key)
-        return found and ObjectInfo(key, len(found.body), found.modified_ms)
+        return found and ObjectInfo(key, len(found.body), found.modified_ms, found.tag)
 
     def stamp(self, key: str) -> Mapping[str, str] | None:
         return {"store": self._nonce} if self.get(key) else None
@@ -131,3 +133,7 @@ class _MemoryOutput(OutputFile):
     def abort(self) -> None:
         self.closed = True
         self._buffer = bytearray()
+
+
+def _tag(body: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(body)

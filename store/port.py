@@ -68,16 +68,19 @@ class Outcome(enum.Enum):
 
 
 class Object(msgspec.Struct, frozen=True):
-    """A whole object. `modified_ms` is by the store's clock; None if an injected clock makes it meaningless."""
+    """A whole object. `modified_ms` is by the store's clock; None if an injected clock makes it meaningless. `tag`:
+    what is there under the same key with the same tag has the same bytes; "": the store has none."""
 
     body: bytes
     modified_ms: int | None
+    tag: str = ""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
     key: str
     size: int  # bytes
     modified_ms: int | None
+    tag: str = ""  # as that of the whole object; only if it was asked for by its key
 
 
 class Page(msgspec.Struct, frozen=True):

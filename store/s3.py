@@ -18,7 +18,7 @@ from lithify.store.s3_deletes import Deletes
 from lithify.store.s3_errors import FAILURES, error_code, explain, outcome_of_failure
 from lithify.store.s3_options import S3Options
 from lithify.store.s3_output import S3Output
-from lithify.store.s3_reads import Range, modified_ms, read_range
+from lithify.store.s3_reads import Range, modified_ms, read_range, tag
 from lithify.store.s3_repeats import Repeats
 from lithify.store.s3_replies import NotFromS3, marked
 from lithify.store.s3_uploads import abort_stale_uploads
@@ -121,7 +121,7 @@ class S3Store(Store):
             if "ContentRange" in reply:
                 reply["Body"].close()
                 raise NotFromS3(reply, f"that is {reply['ContentRange'][:60]!r}, and not the whole")
-            return Object(reply["Body"].read(), modified_ms(reply))
+            return Object(reply["Body"].read(), modified_ms(reply), tag(reply))
 
         try:
             return self._repeats.of_single(attempt)
@@ -167,7 +167,7 @@ class S3Store(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         found = self._look(key)
-        return found and ObjectInfo(key, found.size, found.modified_ms)
+        return found and ObjectInfo(key, found.size, found.modified_ms, found.tag)
 
     def stamp(self, key: str) -> Mapping[str, str] | None:
         """No client can choose either. The time is in whole seconds; the version's name is unique."""
@@ -187,7 +187,7 @@ class S3Store(Store):
             if error_code(error) != _BEYOND_END:
                 raise explain(error, self._where(key)) from error
             found = self.get(key)  # it may be empty
-            return Range(b"", len(found.body), found.modified_ms or 0) if found is not None else None
+            return found and Range(b"", len(found.body), found.modified_ms or 0, tag=found.tag)
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         """One page of up to 1,000 keys, in the store's order (S3 Express: none)."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lithify.store.s3_replies import NotFromS3, marked
 
-__all__ = ["Range", "modified_ms", "read_range", "version"]
+__all__ = ["Range", "modified_ms", "read_range", "tag", "version"]
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 
@@ -16,6 +16,7 @@ class Range(NamedTuple):
     size: int  # bytes of the whole object
     modified_ms: int
     version: str = ""  # the store's name for this version of the object; "": it keeps none
+    tag: str = ""  # of the whole object
 
 
 def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: int) -> Range:
@@ -33,16 +34,21 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
     if short and (body or length > 1) and not marked(reply):
         raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for by {asked!r}")
     if told is None:  # the server ignored the range
-        return Range(body[start : start + length], len(body), modified_ms(reply), version(reply))
+        return Range(body[start : start + length], len(body), modified_ms(reply), version(reply), tag(reply))
     size = _size(told, start, len(body), length)
     if size is None:
         raise NotFromS3(reply, f"that has {len(body)} bytes labelled {told[:60]!r}, not {asked!r}")
-    return Range(body, size, modified_ms(reply), version(reply))
+    return Range(body, size, modified_ms(reply), version(reply), tag(reply))
 
 
 def modified_ms(reply: Mapping[str, Any]) -> int:
     """In whole seconds, as in HTTP: only Ceph's listings have milliseconds, and an object must have one time."""
     return int(reply["LastModified"].timestamp()) * 1000
+
+
+def tag(reply: Mapping[str, Any]) -> str:
+    """The ETag: a checksum of the bytes, or unique."""
+    return str(reply.get("ETag", ""))
 
 
 def version(reply: Mapping[str, Any]) -> str:

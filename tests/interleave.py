@@ -168,12 +168,12 @@ class World:
                 return self._create(key, body)
             case Get(key):
                 found = self.objects.get(key)
-                return None if found is None else Object(*found)
+                return None if found is None else Object(*found, str(hash(found[0])))
             case Put(key, body):
                 self.objects[key] = (body, self.now_ms)
             case Head(key):
                 found = self.objects.get(key)
-                return None if found is None else ObjectInfo(key, len(found[0]), found[1])
+                return None if found is None else ObjectInfo(key, len(found[0]), found[1], str(hash(found[0])))
             case List(prefix, token, home):
                 objects = self._of(home)
                 keys, more = listed(sorted(objects), prefix, token, PAGE_KEYS)

@@ -9,6 +9,8 @@ import pytest
 
 import lithify
 from lithify.store.driver import new_id
+from lithify.store.port import Create
+from lithify.store.refused import Closed
 from lithify.testing.server import S3Server
 
 RECORDS = [lithify.Record(b"k%d" % number, b"v") for number in range(5)]
@@ -81,6 +83,18 @@ def test_use_after_close_is_refused_alike(held: Held) -> None:
         told[name] = str(refused.value)
     unclear = {name: text for name, text in told.items() if "this warehouse was closed; open it again" not in text}
     assert unclear == {}
+
+
+def test_a_store_that_was_closed_says_that_nobody_was_asked() -> None:
+    """So a commit of which this was the first request did not happen (tests/protocol/test_p01_sent_twice.py)."""
+    warehouse = lithify.open(f"memory://{new_id()}")
+    warehouse.close()
+
+    async def commit() -> None:
+        await Create("t/1.x", b"")
+
+    with pytest.raises(Closed):
+        warehouse.driver.run(commit())
 
 
 def test_an_iterator_shows_no_part_of_the_rest(held: Held) -> None:

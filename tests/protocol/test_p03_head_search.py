@@ -321,8 +321,30 @@ def test_a_head_is_what_was_there_when_the_boundary_was_below_it() -> None:
     asked = reader.until(lambda request: asks(request, Get(late.key)) and isinstance(request, Together))
     assert isinstance(asked, Together)
     (boundary,) = [request for request in asked.requests if request != Get(late.key)]
+    before_ms = world.objects[late.key][1]
     below = world._answer(boundary)  # pyright: ignore[reportPrivateUsage]
     collected(world, quick, epoch)
     create(world, late)
-    reader.reply(tuple(below if request == boundary else Object(late.body, world.now_ms) for request in asked.requests))
+    # What tells it from the one that was there before is its tag alone, as where both were written at the same time.
+    anew = Object(late.body, before_ms, "another")
+    reader.reply(tuple(below if request == boundary else anew for request in asked.requests))
     assert reader.end() == world.alone(PartitionFiles(KEYS).head())
+
+
+@pytest.mark.parametrize("damage", [b"\x00", b'"format":99', b""], ids=["damaged", "of a later release", "none"])
+def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(damage: bytes) -> None:
+    """1. We have seen N, and N+1 is pinned. 2. The numbers after it are collected. 3. N+1 is damaged: nothing is there
+    after it, as after a head."""
+    world, quick = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    warm = PartitionFiles(KEYS)
+    world.alone(warm.heads())
+    pin = world.alone(quick.manifest.commit(CreateCheckpoint("a", "a", None))).version.number
+    assert pin == warm.manifest.seen.number + 1
+    collected(world, quick, epoch)
+    key = KEYS.manifest.key(pin)
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (body.replace(b'"format":1', damage) if damage else body, modified_ms)
+    assert KEYS.manifest.key(pin + 1) not in world.objects
+    assert world.alone(warm.head()) == world.alone(quick.head())
+    world.alone(appends(warm, 1))

@@ -118,3 +118,38 @@ def test_a_reader_of_a_checkpoint_is_not_given_what_is_there_anew() -> None:
     stalled.comes_late()
     with pytest.raises(SnapshotExpired):
         reader.end()
+
+
+def test_what_a_pin_further_up_keeps_stays_though_the_nearest_pin_is_there_anew() -> None:
+    """1. Three checkpoints pin the same segments, which are then replaced, and kept by them alone. The first is let go
+    of. 2. A pass reads the head, and stands still. 3. The second is let go of, and its file swept; a compaction that
+    stalled before it would have been that number creates it anew. 4. The pass asks it what it still keeps."""
+    partition = Partition()
+    world = partition.world
+    partition.append()
+    partition.pin("first")
+    kept = {ref.id for ref in partition.head.segments()}
+    files = PartitionFiles(KEYS)
+    world.alone(files.heads())
+    merged = replacing(partition.head, partition.head.l0, partition.epoch, job=f"{partition.head.id:012}-0000beef")
+    stalled = Held(world, files.manifest.commit(merged))
+    late = stalled.until(creates_manifest)
+    assert isinstance(late, Create)
+    partition.pin("second")
+    assert KEYS.manifest.key(partition.pins["second"].id) == late.key
+    partition.pin("third")
+    for _ in range(2):
+        partition.compact()
+        partition.append()
+        partition.collect(3)
+    partition.unpin("first")
+    assert partition.head.unpinned
+    collecting = Held(world, collect(PartitionFiles(KEYS), GRACE_MS))
+    collecting.until(lambda request: request == Get(late.key))
+    partition.unpin("second")
+    world.alone(sweep(PartitionFiles(KEYS), GRACE_MS))
+    assert late.key not in world.objects
+    stalled.go()
+    assert late.key in world.objects
+    collecting.end()
+    assert {KEYS.segment(each) for each in kept} <= world.objects.keys()

@@ -233,10 +233,10 @@ class FaultyStore:
             raise AccessDenied("Get: the store refuses who asks, this once")
         if fault is not None and found is not None and WORKER in actor.name and fault != "dark" and float(fault) < 0.5:
             self._world.note(actor, "get: damaged on its way")
-            return Object(found[0][:-1], self._told(found[1]))
+            return Object(found[0][:-1], self._told(found[1]), str(hash(found[0])))
         if fault is not None:
             self.fail(actor, fault, "Get")
-        return None if found is None else Object(found[0], self._told(found[1]))
+        return None if found is None else Object(found[0], self._told(found[1]), str(hash(found[0])))
 
     def _head(self, actor: Actor, request: Head, fault: str | None) -> ObjectInfo | None:
         if fault is not None:
@@ -245,7 +245,7 @@ class FaultyStore:
 
     def _info(self, key: str) -> ObjectInfo:
         body, at_ms = self.objects[key]
-        return ObjectInfo(key, len(body), self._told(at_ms))
+        return ObjectInfo(key, len(body), self._told(at_ms), str(hash(body)))
 
     def _told(self, at_ms: int) -> int | None:
         if self._world.climate.own_clocks:

@@ -100,7 +100,7 @@ def main(url: str, checkpoint: str, point: str) -> None:
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     spark.dataSource.register(MortalDataSource)
     jvm = str(spark.sparkContext._gateway.proc.pid)
-    stream = spark.readStream.format("mortal").options(topic="source", maxOffsetsPerTrigger=40, point=point, jvm=jvm)
+    stream = spark.readStream.format("mortal").options(topic="source", maxOffsetsPerTrigger=150, point=point, jvm=jvm)
     stream = stream.option("failOnDataLoss", "false")  # the test knows what retention took
     query = stream.load(url).writeStream.format("mortal").options(topic="t", point=point, jvm=jvm)
     query.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(url).awaitTermination()

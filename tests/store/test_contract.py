@@ -54,6 +54,20 @@ def test_put_replaces(store: Store) -> None:
     assert found.body == b"another"
 
 
+def test_what_has_the_same_tag_is_the_same(store: Store) -> None:
+    """Whoever asks for it whole, or only whether it is there. Not so by its time: here the two have the same."""
+    tags: list[str] = []
+    for body in (b"one", b"two", b""):
+        assert store.create("t/1.x", body) is Outcome.CREATED
+        found, head = store.get("t/1.x"), store.head("t/1.x")
+        assert found is not None
+        assert head is not None
+        assert found.tag == head.tag
+        tags.append(found.tag)
+        store.delete(["t/1.x"])
+    assert len(set(tags)) == len(tags) or not any(tags), tags
+
+
 def test_read_answers_exactly_the_range_or_corrupt(store: Store) -> None:
     body = bytes(range(256)) * 4
     store.put("ranges", body)
