@@ -64,6 +64,7 @@ OF_TURNS = (
         "compactor/coordinator.py",
         "if foreseen is not None and not claimed.repeated and claimed.version.number == manifest.id + 1:",
         "if foreseen is not None:",
+        test="tests/compactor/test_early_tasks.py::test_an_append_after_the_look_is_in_the_job",
     ),
     Sabotage(
         "a job is admitted with the claim, whatever jobs there are",
