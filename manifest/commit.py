@@ -173,7 +173,7 @@ class Lineage(Generic[S]):
             # SUBTLE! An absent N+1 does not prove that N is the head. 1. We read N. 2. Others commit far ahead; N and
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
             # is still below N. So it is never asked for together with N+1, however much that would save; N's content
-            # may be, for it never changes. Test: tests/protocol/test_p03_head_search.py
+            # may be, if it is what was found there. Test: tests/protocol/test_p03_head_search.py
             if found is None or _is_whole(found):
                 dead = await self._dead()
             else:
@@ -197,8 +197,10 @@ class Lineage(Generic[S]):
                 return None, error
 
         dead, (found, unreadable) = await both(self._dead(), stored())
-        if unreadable is not None and there.number > dead:
-            raise unreadable
+        if unreadable is not None:
+            dead = await self._dead()
+            if there.number > dead:
+                raise unreadable
         # SUBTLE! 1. The search finds N, and the boundary is below it. 2. We stand still; N is collected. 3. A stalled
         # writer creates N anew. 4. We read that. What the search found lived; if this is another object, only a later
         # boundary can tell. Test: tests/protocol/test_p03_head_search.py
@@ -245,17 +247,12 @@ class Lineage(Generic[S]):
         return self._decoded(end, objects[end]) if end in objects else Version(end, None, tag=tags.get(end, ""))
 
     async def _step(self, number: int) -> Version[S] | None:
-        """Version `number`, or None. If it is damaged, it is there without its content: if it is the head, whoever
-        needs it meets the damage later; what came after it does not need it."""
+        """Version `number`, or None. If it is damaged, or of a later release, it is there without its content: if it is
+        the head, whoever needs it is told later; what came after it does not need it."""
         try:
             return await self.read(number)
-        except Corrupt:
+        except (Corrupt, InvalidRequest):
             return Version(number, None)
-
-    async def _forward(self, low: Version[S]) -> Version[S] | None:
-        """The last version of the dense stretch above `low`, which was read. None: it has vanished."""
-        found = await self._search(low)
-        return found if found is None or _is_whole(found) else await self.read(found.number)
 
     async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:
@@ -374,10 +371,11 @@ class Lineage(Generic[S]):
         except Corrupt:
             taken = Version(taken.number, None)  # what came after it does not need it
         try:
-            found = await self._forward(taken) or taken
+            found = await self._search(taken) or taken
+            found = found if _is_whole(found) else await self.read(found.number)
         except (Corrupt, InvalidRequest):  # unless it is dead, the search for the head meets it again
-            return await self.refresh()
-        if not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
+            found = None
+        if found is None or not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
             return await self.refresh()
         await self._saw(found)
         return found

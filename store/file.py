@@ -333,9 +333,12 @@ def _modified_ms(found: os.stat_result) -> int:
 
 
 def _tag(found: os.stat_result) -> str:
-    """Not its time of modification: that is when a writer wrote its temporary file, and two write at the same moment.
-    A file gets a new ctime when it gets its name."""
-    return f"{found.st_ino:x}-{found.st_ctime_ns:x}"
+    """Not its time of modification alone: that is when a writer wrote its temporary file, and two write at the same
+    moment. A file gets a new ctime when it gets its name. None where the two are the same: some filesystems have no
+    ctime, nor inodes of their own."""
+    if found.st_ctime_ns == found.st_mtime_ns:
+        return ""
+    return f"{found.st_ino:x} {found.st_ctime_ns} {found.st_mtime_ns} {found.st_size}"
 
 
 def _read_all(disk: Disk, descriptor: int) -> bytes:

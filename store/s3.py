@@ -121,7 +121,8 @@ class S3Store(Store):
             if "ContentRange" in reply:
                 reply["Body"].close()
                 raise NotFromS3(reply, f"that is {reply['ContentRange'][:60]!r}, and not the whole")
-            return Object(reply["Body"].read(), modified_ms(reply), tag(reply))
+            body = reply["Body"].read()
+            return Object(body, modified_ms(reply), tag(reply, len(body)))
 
         try:
             return self._repeats.of_single(attempt)

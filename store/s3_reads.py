@@ -34,11 +34,11 @@ def read_range(client: Any, parameters: Mapping[str, Any], start: int, length: i
     if short and (body or length > 1) and not marked(reply):
         raise NotFromS3(reply, f"that has {len(body)} bytes, fewer than asked for by {asked!r}")
     if told is None:  # the server ignored the range
-        return Range(body[start : start + length], len(body), modified_ms(reply), version(reply), tag(reply))
+        return Range(body[start : start + length], len(body), modified_ms(reply), version(reply), tag(reply, len(body)))
     size = _size(told, start, len(body), length)
     if size is None:
         raise NotFromS3(reply, f"that has {len(body)} bytes labelled {told[:60]!r}, not {asked!r}")
-    return Range(body, size, modified_ms(reply), version(reply), tag(reply))
+    return Range(body, size, modified_ms(reply), version(reply), tag(reply, size))
 
 
 def modified_ms(reply: Mapping[str, Any]) -> int:
@@ -46,9 +46,11 @@ def modified_ms(reply: Mapping[str, Any]) -> int:
     return int(reply["LastModified"].timestamp()) * 1000
 
 
-def tag(reply: Mapping[str, Any]) -> str:
-    """The ETag: a checksum of the bytes, or unique."""
-    return str(reply.get("ETag", ""))
+def tag(reply: Mapping[str, Any], size: int) -> str:
+    """Of an object of `size` bytes. In S3 the ETag is a checksum of the bytes, or unique. Servers that are not S3 may
+    give none (`""`), a weak one, or one for all objects; so its size and time are part of the tag."""
+    etag = str(reply.get("ETag", "")).strip('"')
+    return f"{etag} {size} {modified_ms(reply)}" if etag and not etag.startswith("W/") else ""
 
 
 def version(reply: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """P3: N is the head when N exists, N+1 does not, and a boundary read after that is below N."""
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -331,8 +333,33 @@ def test_a_head_is_what_was_there_when_the_boundary_was_below_it() -> None:
     assert reader.end() == world.alone(PartitionFiles(KEYS).head())
 
 
-@pytest.mark.parametrize("damage", [b"\x00", b'"format":99', b""], ids=["damaged", "of a later release", "none"])
-def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(damage: bytes) -> None:
+def damaged(body: bytes) -> bytes:
+    return body.replace(b'"format":1', b"\x00")
+
+
+def of_a_later_release(body: bytes) -> bytes:
+    """Which have no checksum, or the same one: none, here."""
+    return re.sub(rb',"file_xxh3":"[0-9a-f]{16}"', b"", body.replace(b'"format":1', b'"format":99'))
+
+
+CHANGES = pytest.mark.parametrize("change", [damaged, of_a_later_release, bytes])
+
+
+@CHANGES
+def test_a_number_that_has_successors_stops_nobody_who_knows_an_earlier_one(change: Callable[[bytes], bytes]) -> None:
+    world, quick, warm = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    seen = world.alone(warm.head()).id
+    world.alone(appends(quick, 4))
+    key = KEYS.manifest.key(seen + 1)
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (change(body), modified_ms)
+    assert world.alone(warm.head()).id == seen + 4
+    world.alone(appends(warm, 1))
+    assert world.alone(PartitionFiles(KEYS).head()).id == seen + 5
+
+
+@CHANGES
+def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(change: Callable[[bytes], bytes]) -> None:
     """1. We have seen N, and N+1 is pinned. 2. The numbers after it are collected. 3. N+1 is damaged: nothing is there
     after it, as after a head."""
     world, quick = new_partition(), PartitionFiles(KEYS)
@@ -344,7 +371,7 @@ def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(dam
     collected(world, quick, epoch)
     key = KEYS.manifest.key(pin)
     body, modified_ms = world.objects[key]
-    world.objects[key] = (body.replace(b'"format":1', damage) if damage else body, modified_ms)
+    world.objects[key] = (change(body), modified_ms)
     assert KEYS.manifest.key(pin + 1) not in world.objects
     assert world.alone(warm.head()) == world.alone(quick.head())
     world.alone(appends(warm, 1))

@@ -102,8 +102,8 @@ OF_NUMBERED_FILES = (
         "a damaged head is taken for absent",
         "P3",
         "manifest/commit.py",
-        "        except Corrupt:\n            return Version(number, None)\n",
-        "        except Corrupt:\n            return None\n",
+        "        except (Corrupt, InvalidRequest):\n            return Version(number, None)\n",
+        "        except (Corrupt, InvalidRequest):\n            return None\n",
         focus="damaged files",
     ),
     Sabotage(

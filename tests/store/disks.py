@@ -158,7 +158,12 @@ class ForgetfulDisk:
     def _told(self, node: Node) -> Any:
         kind = S_IFDIR if node.is_folder else S_IFREG
         return SimpleNamespace(
-            st_mode=kind, st_size=len(node.data), st_mtime_ns=node.modified, st_ino=id(node), st_dev=1
+            st_mode=kind,
+            st_size=len(node.data),
+            st_mtime_ns=node.modified,
+            st_ctime_ns=node.modified,
+            st_ino=id(node),
+            st_dev=1,
         )
 
     def scan(self, folder: Path) -> list[Entry]:

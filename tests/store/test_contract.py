@@ -16,6 +16,7 @@ from lithify.store.file import FileStore
 from lithify.store.metered import Metered
 from lithify.store.opening import open_spec
 from lithify.store.port import Outcome, Store
+from lithify.store.s3 import S3Store
 
 BAD_KEYS = ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\\b", "a\nb", "a\0b", "k" * 1025]
 
@@ -65,7 +66,9 @@ def test_what_has_the_same_tag_is_the_same(store: Store) -> None:
         assert found.tag == head.tag
         tags.append(found.tag)
         store.delete(["t/1.x"])
-    assert len(set(tags)) == len(tags) or not any(tags), tags
+    told = [tag for tag in tags if tag]
+    assert len(set(told)) == len(told), tags
+    assert not isinstance(store, S3Store) or len(told) == len(tags), tags
 
 
 def test_read_answers_exactly_the_range_or_corrupt(store: Store) -> None:

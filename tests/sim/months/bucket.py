@@ -104,11 +104,13 @@ class Bucket(Answers):
 
     def _get(self, _: Process, request: Get) -> Object | None:
         found = self.find(request.key)
-        return None if found is None else Object(found.body, found.modified_ms)
+        return None if found is None else Object(found.body, found.modified_ms, f"{found.size} {found.modified_ms}")
 
     def _head(self, _: Process, request: Head) -> ObjectInfo | None:
         found = self.find(request.key)
-        return None if found is None else ObjectInfo(request.key, found.size, found.modified_ms)
+        if found is None:
+            return None
+        return ObjectInfo(request.key, found.size, found.modified_ms, f"{found.size} {found.modified_ms}")
 
     def _list(self, _: Process, request: List) -> Page:
         keys = sorted(key for key in self.keys(request.prefix) if request.token is None or key > request.token)
