@@ -332,11 +332,7 @@ class Lineage(Generic[S]):
                 return Committed(Version(number, value), result, repeated=False, open=token)
             if number > dead and rival is not None:
                 # Only now: at a dead number a rival's file may have come after ours. Test: test_p01_sent_twice.py
-                try:
-                    taken = self._rivals(number, rival, value.nonce)
-                except InvalidRequest:  # a later release wrote it
-                    attempt.open_number, attempt.nonce = before
-                    raise
+                taken = self._rivals(number, rival, value.nonce)
                 if taken is not None:
                     attempt.open_number, attempt.nonce = before
                     await Pause(min(5 * (losses + 1), 100), gives_way=True)
@@ -348,13 +344,16 @@ class Lineage(Generic[S]):
         raise Unavailable(f"{self.chain.prefix}: lost {COMMIT_ATTEMPTS_MAX} races against other writers; retry")
 
     def _rivals(self, number: int, found: Object, nonce: str) -> Version[S] | None:
-        """What was found at `number` instead of our body; None if it may be ours, and damaged.
+        """What was found at `number` instead of our body, without its content if a later release wrote it; None if it
+        may be ours, and damaged.
 
         SUBTLE! A checksum of which a bit has flipped looks like none, and the rest can be read. So what has our nonce
         is ours, even if it is not what we wrote. Test: tests/protocol/test_p01_sent_twice.py
         """
         try:
             taken = self._decoded(number, found)
+        except InvalidRequest:
+            return Version(number, None)
         except Corrupt:
             return None
         return None if taken.value is None or taken.value.nonce == nonce else taken

@@ -26,6 +26,7 @@ from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.probe import probe
 from lithify.store.side_by_side import SideBySide
+from lithify.store.tags import tag_of
 from lithify.store.urls import shown
 
 __all__ = ["FsspecStore"]
@@ -318,8 +319,7 @@ class _SpooledOutput(OutputFile):
 
 
 def _tag(info: Mapping[str, Any]) -> str:
-    """Where it is known to be a checksum of the bytes, or unique: in Amazon's, Azure's and Google's stores."""
-    return str(info.get("ETag") or info.get("etag") or "")
+    return tag_of(str(info.get("ETag") or info.get("etag") or ""), info["size"], _modified_ms(info))
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int | None:

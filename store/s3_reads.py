@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from lithify.store.s3_replies import NotFromS3, marked
+from lithify.store.tags import tag_of
 
 __all__ = ["Range", "modified_ms", "read_range", "tag", "version"]
 
@@ -47,10 +48,7 @@ def modified_ms(reply: Mapping[str, Any]) -> int:
 
 
 def tag(reply: Mapping[str, Any], size: int) -> str:
-    """Of an object of `size` bytes. In S3 the ETag is a checksum of the bytes, or unique. Servers that are not S3 may
-    give none (`""`), a weak one, or one for all objects; so its size and time are part of the tag."""
-    etag = str(reply.get("ETag", "")).strip('"')
-    return f"{etag} {size} {modified_ms(reply)}" if etag and not etag.startswith("W/") else ""
+    return tag_of(str(reply.get("ETag", "")), size, modified_ms(reply))
 
 
 def version(reply: Mapping[str, Any]) -> str:

@@ -372,10 +372,9 @@ def test_whatever_happens_each_record_that_stays_is_seen_once(
     assert follower.position == count
 
 
-def test_twenty_new_segments_are_followed_in_five_rounds() -> None:
-    """Of requests for numbered files; the segments are read in one more (tests/segment/test_ahead.py). By the store's
-    clock: where it says nothing of when objects were modified, the boundary is read once more."""
-    driver = Driver(MemoryStore())
+def test_twenty_new_segments_are_followed_in_five_rounds(clock: HandClock) -> None:
+    """Of requests for numbered files; the segments are read in one more (tests/segment/test_ahead.py)."""
+    driver = Driver(MemoryStore(), clock)
     part = Warehouse(driver).create_topic("t", config={"cleanup.policy": "compact"}, probe=False).partition(0)
     follower, answer, asked = part.follower(), driver.answer, list[Any]()
 

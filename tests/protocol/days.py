@@ -1,5 +1,7 @@
 """A partition by days, for the tests of what checkpoints keep."""
 
+from collections.abc import Collection
+
 from lithify.gc.collect import Pass, collect
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
@@ -8,7 +10,7 @@ from lithify.store.port import Put
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, appends, claim, new_partition, replacing
 
-__all__ = ["PER_DAY", "Partition", "is_list", "lists_there", "old_partition"]
+__all__ = ["PER_DAY", "Partition", "is_list", "lists_there", "old_partition", "put"]
 
 PER_DAY = 4
 
@@ -47,10 +49,10 @@ class Partition:
         self.world.alone(self.files.manifest.commit(DeleteCheckpoint(name)))
         del self.pins[name]
 
-    def compact(self, *, runs: bool = False) -> None:
-        """All L0 segments into a run, or all `runs` as well."""
+    def compact(self, *, runs: bool = False, without: Collection[str] = ()) -> None:
+        """All L0 segments into a run, or all `runs` as well; `without` those, which another job has."""
         head = self.head
-        sources = head.segments() if runs else head.l0
+        sources = tuple(ref for ref in (head.segments() if runs else head.l0) if ref.id not in without)
         done = tuple(job.id for job in head.completed_jobs)
         edit = replacing(head, sources, self.epoch, job=f"{head.id:012}-0000abcd", forget=done)
         for ref in edit.run.segments:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
@@ -219,6 +219,10 @@ class Held:
     @property
     def deleted(self) -> set[str]:
         return {key for request in self.asked if isinstance(request, Delete) for key in request.keys}
+
+
+def creates_manifest(request: Request[Any] | None) -> TypeGuard[Create]:
+    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
 
 
 def keys_of(request: Request[Any] | None) -> list[str]:

@@ -13,7 +13,17 @@ from lithify.store.port import Create, Delete, Get, Object, Outcome, Request
 from lithify.store.refused import Closed, NotAsked
 from tests.interleave import World
 from tests.protocol.days import Partition, lists_there
-from tests.protocol.scene import KEYS, L0_MAX, Held, append, appends, new_partition, replacing, upload
+from tests.protocol.scene import (
+    KEYS,
+    L0_MAX,
+    Held,
+    append,
+    appends,
+    creates_manifest,
+    new_partition,
+    replacing,
+    upload,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +55,6 @@ def compacting() -> tuple[World, Held]:
     partition.append()
     head = partition.head
     return partition.world, Held(partition.world, partition.files.manifest.commit(replacing(head, head.l0, 1)))
-
-
-def creates_manifest(request: Request[Any]) -> bool:
-    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
 
 
 def end(held: Held, key: str, read: LithifyError | None, create: Outcome | LithifyError = Outcome.EXISTS) -> None:

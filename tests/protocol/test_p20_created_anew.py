@@ -12,17 +12,9 @@ from lithify.manifest.compactions import CommitCompaction
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import SnapshotExpired
-from lithify.store.port import Create, Get, Put, Request
-from tests.protocol.days import Partition
-from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, job, replacing, segment
-
-
-def creates_manifest(request: Request[Any]) -> bool:
-    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
-
-
-async def put(key: str) -> None:
-    await Put(key, b"merged")
+from lithify.store.port import Create, Get
+from tests.protocol.days import Partition, put
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, creates_manifest, job, replacing, segment
 
 
 class Stalled:
@@ -42,18 +34,9 @@ class Stalled:
         before = {ref.id for ref in self.partition.head.l0}
         for _ in range(2):
             self.partition.append()
-            self._compact_except(before)
+            self.partition.compact(without=before)
             self.partition.collect(3)
         assert self.partition.head.orphan_floor > self.partition.pins["a"].id
-
-    def _compact_except(self, kept: set[str]) -> None:
-        head = self.partition.head
-        sources = tuple(ref for ref in head.l0 if ref.id not in kept)
-        done = tuple(each.id for each in head.completed_jobs)
-        edit = replacing(head, sources, self.partition.epoch, job=f"{head.id:012}-0000cafe", forget=done)
-        for ref in edit.run.segments:
-            self.partition.world.alone(put(KEYS.segment(ref.id)))
-        self.partition.world.alone(self.partition.files.manifest.commit(edit))
 
     def let_go_and_swept(self) -> None:
         world = self.partition.world

@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import pytest
 
@@ -19,10 +19,10 @@ from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.transactions import TransactionStamp
 from lithify.manifest.uploads import AppendUploaded, BeginUpload
 from lithify.store.errors import CommitUnknown, LithifyError
-from lithify.store.port import Create, Delete, Get, Head, Pause, Put, Request, Together
+from lithify.store.port import Delete, Get, Head, Pause, Request, Together
 from tests.everyday import seeds
-from tests.protocol.days import Partition
-from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, job, replacing, segment, upload
+from tests.protocol.days import Partition, put
+from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, creates_manifest, job, replacing, segment, upload
 
 STALLED_MAX = 6
 ACTS = 120
@@ -69,12 +69,8 @@ class Stalled:
     ended: Callable[[Any], None]
 
 
-def is_commit(request: Request[Any] | None) -> TypeGuard[Create]:
-    return isinstance(request, Create) and KEYS.manifest.number(request.key) is not None
-
-
 STOPS: dict[str, Callable[[Request[Any]], bool]] = {
-    "before its commit": is_commit,
+    "before its commit": creates_manifest,
     "after a lost race": lambda request: isinstance(request, Pause),
     "before a look": lambda request: isinstance(request, Get | Head | Together),
     "before a delete": lambda request: isinstance(request, Delete),
@@ -103,8 +99,7 @@ class Play:
             ended(error)
             return
         self.stalled.append(stalled)
-        stop = self.say.choice([*STOPS.values()])
-        self.advance(stalled, stop)
+        self.advance(stalled, self.say.choice([*STOPS.values()]))
 
     def advance(self, stalled: Stalled, stop: Callable[[Request[Any]], bool] | None = None) -> None:
         """By one request, up to a stop, or to its end."""
@@ -175,7 +170,7 @@ class Play:
             return
         self.counted += 1
         ref = segment(f"{begun.name}-{'a' * 16}")
-        self.world.alone(_put(KEYS.segment(ref.id)))
+        self.world.alone(put(KEYS.segment(ref.id)))
         for _ in range(self.say.choice((1, 1, 2))):
             edit = AppendUploaded(begun.name, (ref,), L0_MAX)
             self.start(self.files().manifest.commit(edit), self._upload_judged(ref.id))
@@ -189,8 +184,7 @@ class Play:
 
     def checkpoint(self) -> None:
         name = self.name()
-        files = self.files()
-        self.start(files.manifest.commit(CreateCheckpoint(name, name, None)), self._checkpoint_judged)
+        self.start(self.files().manifest.commit(CreateCheckpoint(name, name, None)), self._checkpoint_judged)
 
     def _checkpoint_judged(self, told: Any) -> None:
         if not isinstance(told, LithifyError):
@@ -208,7 +202,7 @@ class Play:
         self.world.alone(self.partition.files.compactor.commit(job_edits.Admit(self.partition.epoch, admitted, "w")))
         edit = replacing(head, head.l0, self.partition.epoch, job=name)
         for ref in edit.run.segments:
-            self.world.alone(_put(KEYS.segment(ref.id)))
+            self.world.alone(put(KEYS.segment(ref.id)))
         self.sources = set(sources)
         self.start(self.files().manifest.commit(edit), self._job_judged(name, edit.run.segments[0].id))
 
@@ -255,14 +249,8 @@ class Play:
     # What happens at once.
 
     def compact(self) -> None:
-        head = self.partition.head
-        sources = tuple(ref for ref in head.l0 if ref.id not in self.sources)
-        if sources:
-            done = tuple(each.id for each in head.completed_jobs)
-            edit = replacing(head, sources, self.partition.epoch, job=f"{head.id:012}-0000cafe", forget=done)
-            for ref in edit.run.segments:
-                self.world.alone(_put(KEYS.segment(ref.id)))
-            self.world.alone(self.partition.files.manifest.commit(edit))
+        if any(ref.id not in self.sources for ref in self.partition.head.l0):
+            self.partition.compact(without=self.sources)
 
     def pin(self) -> None:
         name = self.name()
@@ -281,9 +269,7 @@ class Play:
         for _ in range(2):
             self.partition.append()
             self.compact()
-            for _ in range(3):
-                self.world.now_ms += GRACE_MS
-                self.world.alone(collect(self.partition.files, GRACE_MS))
+            self.partition.collect(3)
 
     def collected(self) -> None:
         self.world.alone(collect(PartitionFiles(KEYS), GRACE_MS))
@@ -293,7 +279,7 @@ class Play:
 
     def meet(self) -> None:
         """What makes it likelier that a stalled writer's number is taken, then dead, then free, and then created."""
-        waiting = [(each, each.held.request.key) for each in self.stalled if is_commit(each.held.request)]
+        waiting = [(each, each.held.request.key) for each in self.stalled if creates_manifest(each.held.request)]
         if not waiting:
             return
         stalled, key = self.say.choice(waiting)
@@ -336,10 +322,6 @@ class Play:
         while self.stalled:
             self.advance(self.stalled[0])
             self.check()
-
-
-async def _put(key: str) -> None:
-    await Put(key, b"merged")
 
 
 @pytest.mark.parametrize("seed", seeds(10, 200))

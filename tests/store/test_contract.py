@@ -56,7 +56,7 @@ def test_put_replaces(store: Store) -> None:
 
 
 def test_what_has_the_same_tag_is_the_same(store: Store) -> None:
-    """Whoever asks for it whole, or only whether it is there. Not so by its time: here the two have the same."""
+    """Whoever asks for it whole, or only whether it is there. By their time alone these might not be told apart."""
     tags: list[str] = []
     for body in (b"one", b"two", b""):
         assert store.create("t/1.x", body) is Outcome.CREATED
