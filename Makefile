@@ -26,6 +26,11 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 	@tools/set-up requirements-benchmark.lock
 	@touch $@
 
+# Spark's classes, checked once for all JVMs that tests start; without them tests only take longer.
+.venv/.archived: .venv/.installed tests/jvm_archive.py
+	@$(BIN)/python -m tests.jvm_archive >.venv/archived.log 2>&1 || echo "No archive of Spark's classes: see .venv/archived.log" >&2
+	@touch $@
+
 .PHONY: help demo test check listed sim mutate mutants lint format bench soak lock clean
 
 help: ## this list
@@ -34,7 +39,7 @@ help: ## this list
 demo: .venv/.installed ## changes in, compaction on Spark, before and after: end to end on this machine
 	@$(BIN)/lithify demo $(ARGS)
 
-test: .venv/.installed ## every test but those of make soak (ARGS='tests/test_house.py' for some)
+test: .venv/.archived ## every test but those of make soak (ARGS='tests/test_house.py' for some)
 	@$(PYTEST) -m 'not soak' $(ARGS)
 
 check: .venv/.installed ## the everyday part of the tests, in under two minutes
@@ -54,7 +59,7 @@ mutants: .venv/.installed ## one-line faults over the protocol's files: who noti
 	@$(BIN)/python -m tools.mutants $(ARGS)
 
 # Many of these tests wait, for a lease or for a cluster: three at a time, even on two cores.
-soak: .venv/.installed ## storms, clusters, a browser, every recorded sabotage: long
+soak: .venv/.archived ## storms, clusters, a browser, every recorded sabotage: long
 	@tools/debian $(DEBIAN)
 	@$(PYTEST) -n 3 -m soak --timeout 2400 $(ARGS)
 

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from lithify.store.disk import Disk
 from lithify.work.java import use_java
+from tests.jvm_archive import jvm_options
 from tests.rgw import Rgw, running_rgw
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ settings.register_profile("wide", _UNTIMED, max_examples=500, derandomize=False)
 
 SYNC = Disk.sync
 
-# For the JVMs of all Sparks that tests begin, in their processes, too. Each lives for seconds, and takes half of the
-# processor time if it compiles quickly instead of well.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For the JVMs of all Sparks that tests begin, in their processes, too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm_options()} -XX:+UseSerialGC")
 
 
 def pytest_configure(config: pytest.Config) -> None:

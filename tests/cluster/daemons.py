@@ -10,6 +10,7 @@ import lithify
 from lithify.compactor.info import CompactionInfo
 from tests.cluster.standalone import Cluster, Process, until
 from tests.e2e.workload import CONFIG, Workload, scanned
+from tests.jvm_archive import jvm_options
 
 __all__ = ["LOOPBACK", "Daemon", "Topic", "await_idle"]
 
@@ -66,13 +67,14 @@ class Daemon(Process):
         self, url: str, master: str, folder: Path, *flags: str, conf: Mapping[str, str] | None = None, **env: str
     ) -> None:
         number = len(list(folder.glob("daemon-*.log")))
-        given = LOOPBACK | dict(conf or {})
+        given = LOOPBACK | {"spark.executor.extraJavaOptions": jvm_options()} | dict(conf or {})
         command = [sys.executable, "-m", "lithify.cli.main", "compactor", "run", "--master", master, "--no-gc"]
         command += ["--no-probe", *flags] if "--once" in flags else ["--no-probe", "--interval-ms", "500", *flags]
         if not master.startswith("sc://"):
             command += [f"--spark-conf={name}={value}" for name, value in given.items()]
         bare = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "SPARK_", "PYSPARK_"))}
         own = {"LITHIFY_WAREHOUSE": url, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
+        own["SPARK_SUBMIT_OPTS"] = jvm_options()
         super().__init__(command, folder / f"daemon-{number}.log", bare | own | env)
 
     def __enter__(self) -> "Daemon":

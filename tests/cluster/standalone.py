@@ -19,6 +19,7 @@ import pyspark
 
 from lithify.store.driver import monotonic_ms, pause
 from lithify.work.java import use_java
+from tests.jvm_archive import jvm_options
 
 __all__ = ["Cluster", "Process", "free_port", "running_cluster", "until"]
 
@@ -114,7 +115,7 @@ class Cluster:
         home = Path(pyspark.__file__).parent
         bare = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "SPARK_", "PYSPARK_"))}
         own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(self._folder)}
-        own["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1"
+        own["SPARK_DAEMON_JAVA_OPTS"] = own["SPARK_SUBMIT_OPTS"] = jvm_options()
         log = self._folder / f"{name}.log"
         started = Process([str(home / "bin" / "spark-class"), *command], log, bare | own | dict(env or {}))
         self._stack.callback(started.end)
