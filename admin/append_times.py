@@ -7,7 +7,6 @@ from lithify.manifest.debt import Debt
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
-from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["AppendTime", "append_time", "committed_at_ms"]
 
@@ -35,9 +34,6 @@ async def append_time(
 
 
 async def committed_at_ms(files: PartitionFiles, number: int) -> int | None:
-    """None: the manifest is gone, or damaged."""
-    try:
-        found = await files.manifest.read(number)
-    except (Corrupt, InvalidRequest):  # it does not keep anything else from being told
-        return None
+    """None: the manifest is gone, or cannot be read, which does not keep anything else from being told."""
+    found = await files.manifest.glance(number)
     return None if found is None or found.value is None else found.value.committed_at_ms

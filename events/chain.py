@@ -16,7 +16,6 @@ from lithify.manifest.ended import Known
 from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import File, PartitionFiles
-from lithify.store.errors import Corrupt
 from lithify.store.listing import pages
 from lithify.store.port import Now
 
@@ -142,13 +141,11 @@ class FollowedChain:
         return [self.gap(number, from_ms), *changes]
 
     async def _read(self, number: int) -> _At | None:
-        """None: it is gone, or damaged."""
+        """None: it is gone, or cannot be read."""
         for _ in range(READS_MAX):
-            try:
-                version = await self._lineage.read(number)
-            except Corrupt:
-                continue
-            return None if version is None else _at(version)
+            version = await self._lineage.glance(number)
+            if version is None or version.value is not None or version.lacks:
+                return None if version is None else _at(version)
         return None
 
     async def _dead(self) -> int:
@@ -183,12 +180,13 @@ async def topics_since(known: Known, since_ms: int) -> list[str]:
 
 async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> dict[PartitionKeys, int]:
     """The partitions that a topic has, or had since `since_ms`, and from when on each is news: those announced since
-    then from their beginning. Costs one GET if nothing has changed since."""
+    then from their beginning. Those of an older version that cannot be read are left out. Costs one GET if nothing has
+    changed since."""
     found: dict[PartitionKeys, int] = {}
     version: Version[TopicFile] | None = await lineage.refresh()
-    while version is not None and version.value is not None:
-        old = _seen_ms(version) < since_ms
-        if not version.value.deleted:  # of a life that ended since, the version before tells
+    while version is not None and version.number:
+        old = version.value is not None and _seen_ms(version) < since_ms
+        if version.value is not None and not version.value.deleted:  # of a life that ended, the version before tells
             found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
-        version = None if old or version.number == 1 else await lineage.read(version.number - 1)
+        version = None if old or version.number == 1 else await lineage.glance(version.number - 1)
     return found

@@ -24,7 +24,7 @@ __all__ = [
 What = Literal[
     "topics not listed",
     "topic skipped",
-    "an older version of a topic is damaged",
+    "an older version of a topic cannot be read",
     "end of a topic not noted",
     "partition failed",
     "partition not ranked",

@@ -248,7 +248,7 @@ async def _reach(files: PartitionFiles, newest: Version[Boundary], grace_ms: int
             found = version.value
             return Reach(found.manifest_head - 1, max(found.compactor_head - 1, 0)), aging
         aging = True
-        version = await files.boundary.read(version.number - 1) if version.number > 1 else None
+        version = await files.boundary.glance(version.number - 1) if version.number > 1 else None
     return Reach(0, 0), aging
 
 

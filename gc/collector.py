@@ -242,7 +242,7 @@ class Collector:
         if isinstance(known, Fault):
             return _Opened(name, marks, lives, [], [_unread(name, known)], whole=False, read=False)
         damaged = None if lives.damage is None else Fault.of(lives.damage)
-        self._troubles.tell("an older version of a topic is damaged", damaged, name)
+        self._troubles.tell("an older version of a topic cannot be read", damaged, name)
         todo = [(keys, topic.deleted) for topic in known for keys in partition_keys(topic)]
         todo = [(keys, deleted) for keys, deleted in todo if not lives.is_finished(keys)]
         return _Opened(name, marks, lives, todo, [_unread(name, damaged)] if damaged else [], whole=not damaged)

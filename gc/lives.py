@@ -9,7 +9,7 @@ from lithify.manifest.commit import Version
 from lithify.manifest.ended import Marks, say_again, say_over
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, InvalidRequest
 
 __all__ = ["Lives"]
 
@@ -24,11 +24,13 @@ class Lives:
         self._newest: Version[TopicFile] | None = None
         self._past: dict[str, TopicFile] = {}  # by topic id, oldest first: the last version of each earlier life
         self._finished: set[PartitionKeys] = set()
-        self.damage: Corrupt | None = None  # of an older version: lives, or partitions of one, may be missing
+        # Of an older version, or a later lithify wrote it: lives, or partitions of one, may be missing.
+        self.damage: Corrupt | InvalidRequest | None = None
 
     async def refresh(self) -> list[TopicFile]:
         """Each life at its last version, oldest first; former lives count as deleted, whatever their version says. If
-        an older version is damaged (`damage`), the result is based on the others: what they show to be over is over."""
+        an older version cannot be read (`damage`), the result is based on the others, and what they show to be over is
+        over."""
         head = await self._lineage.refresh()
         if head.value is None:
             return []
@@ -55,11 +57,11 @@ class Lives:
         await self._ends_between(middle, high)
 
     async def _readable(self, numbers: Iterable[int]) -> Version[TopicFile] | None:
-        """The first of these versions that is neither damaged nor missing."""
+        """The first of these versions that is there and can be read."""
         for number in numbers:
             try:
                 return await self._version(number)
-            except Corrupt as error:
+            except (Corrupt, InvalidRequest) as error:
                 self.damage = error
         return None
 

@@ -15,7 +15,7 @@ from lithify.manifest.ended import say_again
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Corrupt
+from lithify.store.errors import Corrupt, InvalidRequest
 from lithify.store.owners import WITNESSES
 from lithify.store.port import Folders, Now, ObjectInfo
 
@@ -33,10 +33,10 @@ class Swept:
     keys: PartitionKeys
     done: Pass = _NOTHING
     used: bool = False
-    damage: Corrupt | None = None
+    damage: Corrupt | InvalidRequest | None = None
 
     def result(self) -> Pass:
-        """Raises Corrupt."""
+        """Raises Corrupt; InvalidRequest if a later lithify wrote what is here."""
         if self.damage is not None:
             raise self.damage
         return self.done
@@ -47,8 +47,8 @@ class _Found:
     keys: PartitionKeys
     objects: tuple[ObjectInfo, ...]  # only lithify's objects
     growth: bool  # the topic is live, and may still grow to this partition
-    born_ms: int | None = None  # None: its first manifest is damaged, or gone
-    damage: Corrupt | None = None
+    born_ms: int | None = None  # None: its first manifest cannot be read, or is gone
+    damage: Corrupt | InvalidRequest | None = None
     used: bool = False  # it has more than a creator writes
     sealed: bool = False
 
@@ -98,7 +98,7 @@ async def _witnesses(topic: TopicFile, *, dry_run: bool) -> list[Swept]:
     keys = PartitionKeys(topic.topic, topic.topic_id, 0)
     try:
         garbage = await witness_garbage(topic)
-    except Corrupt as error:
+    except (Corrupt, InvalidRequest) as error:
         return [Swept(keys, damage=error)]
     return [Swept(keys, await _deleted(garbage, dry_run=dry_run))] if garbage else []
 
@@ -127,7 +127,7 @@ async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
     try:
         first = await files.manifest.read(1)
         head = (await files.manifest.refresh()).value if used else None
-    except Corrupt as error:
+    except (Corrupt, InvalidRequest) as error:
         return _Found(keys, objects, growth, damage=error)
     born_ms = first and first.value and (first.modified_ms or first.value.committed_at_ms)
     return _Found(keys, objects, growth, born_ms, used=used, sealed=head is not None and head.sealed)

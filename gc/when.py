@@ -29,5 +29,5 @@ async def goes_at(files: PartitionFiles, grace_ms: int) -> int | None:
         found_ms = seen_ms + grace_ms
         if found_ms <= now_ms:
             break
-        version = await files.boundary.read(version.number - 1) if version.number > 1 else None
+        version = await files.boundary.glance(version.number - 1) if version.number > 1 else None
     return found_ms

@@ -312,12 +312,12 @@ async def alter_topic(
 
 
 async def _ends(all_keys: list[PartitionKeys]) -> tuple[int | None, ...]:
-    """Where each partition's log ends. None: its file is damaged, which does not prevent growing."""
+    """Where each partition's log ends. None: its file cannot be read, which does not prevent growing."""
 
     async def end(keys: PartitionKeys) -> int | None:
         try:
             return (await PartitionFiles(keys).head()).next_offset
-        except Corrupt:
+        except (Corrupt, InvalidRequest):
             return None
 
     return tuple(await each(end, all_keys))

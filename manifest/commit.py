@@ -103,24 +103,30 @@ class Lineage(Generic[S]):
         found = await self._stored(number)
         return None if found is None else await self._dead_or_whole(found)
 
+    async def glance(self, number: int) -> Version[S] | None:
+        """As `read`, but a file that is damaged, or of a later release, is there without its content: if it is the
+        head, whoever needs it is told later; what came after it does not need it."""
+        try:
+            return await self.read(number)
+        except (Corrupt, InvalidRequest):
+            return Version(number, None)
+
     async def _stored(self, number: int) -> Version[S] | None:
         """As `read`, but does not ask whether it is dead."""
         found = await Get(self.chain.key(number))
         if found is None:
             return None
-        version = await self._with_parts(self._decoded(number, found))
-        if self._parts is not None and version.value is not None:
-            check_repaired(version.value, found.body, self.chain.key(number))
-        return version
+        return await self._with_parts(self._decoded(number, found), found.body)
 
-    async def _with_parts(self, version: Version[S]) -> Version[S]:
-        """`version`, as it was decoded, with what its parts hold."""
+    async def _with_parts(self, version: Version[S], body: bytes) -> Version[S]:
+        """`version`, as it was decoded from `body`, with what its parts hold."""
         if self._parts is None or version.value is None:
             return version
         try:
             value = await self._parts.whole(version.value, self._seen.value)
         except PartMissing as missing:
             return msgspec.structs.replace(version, value=None, lacks=missing.key)
+        check_repaired(value, body, self.chain.key(version.number))
         return msgspec.structs.replace(version, value=value)
 
     async def _dead_or_whole(self, version: Version[S]) -> Version[S]:
@@ -155,7 +161,7 @@ class Lineage(Generic[S]):
     async def moved(self) -> bool:
         """Whether there is a number after the newest one seen. Costs one GET, and those of parts that are new;
         its absence proves nothing. What it finds is where the next search begins."""
-        self._ahead = await self._step(self._seen.number + 1)
+        self._ahead = await self.glance(self._seen.number + 1)
         return self._ahead is not None
 
     async def refresh(self) -> Version[S]:
@@ -216,7 +222,7 @@ class Lineage(Generic[S]):
         if low.value is not None or (there and self._searched):
             step, self._ahead = self._ahead, None
             if step is None or step.number != low.number + 1:
-                step = await self._step(low.number + 1)
+                step = await self.glance(low.number + 1)
             if step is None:
                 return low
             low, there, near = step, True, min(self._stride + self._stride // 2, NEAR_MAX)
@@ -245,14 +251,6 @@ class Lineage(Generic[S]):
         if end == low.number:
             return low if there else None
         return self._decoded(end, objects[end]) if end in objects else Version(end, None, tag=tags.get(end, ""))
-
-    async def _step(self, number: int) -> Version[S] | None:
-        """Version `number`, or None. If it is damaged, or of a later release, it is there without its content: if it is
-        the head, whoever needs it is told later; what came after it does not need it."""
-        try:
-            return await self.read(number)
-        except (Corrupt, InvalidRequest):
-            return Version(number, None)
 
     async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:
@@ -336,7 +334,7 @@ class Lineage(Generic[S]):
                 if taken is not None:
                     attempt.open_number, attempt.nonce = before
                     await Pause(min(5 * (losses + 1), 100), gives_way=True)
-                    head, verified = await self._beyond(taken), False
+                    head, verified = await self._beyond(taken, rival.body), False
                     continue
             if not edit.repeatable:
                 raise Unavailable("its file was collected, or is damaged")
@@ -358,15 +356,15 @@ class Lineage(Generic[S]):
             return None
         return None if taken.value is None or taken.value.nonce == nonce else taken
 
-    async def _beyond(self, taken: Version[S]) -> Version[S]:
-        """The head to build on after a lost race: `taken`, which won it, or what came after it.
+    async def _beyond(self, taken: Version[S], body: bytes) -> Version[S]:
+        """The head to build on after a lost race: `taken`, decoded from `body`, which won it, or what came after it.
 
         SUBTLE! The boundary was read after `taken`, so that lived. 1. We stand still; the numbers after it are
         collected. 2. A stalled writer creates the next one anew. 3. We read that, find our edit in it, and report that
         it happened. So a boundary is read after what came later, too. Test: tests/protocol/test_p03_head_search.py
         """
         try:
-            taken = await self._dead_or_whole(await self._with_parts(taken))
+            taken = await self._dead_or_whole(await self._with_parts(taken, body))
         except Corrupt:
             taken = Version(taken.number, None)  # what came after it does not need it
         try:

@@ -103,10 +103,13 @@ class PartitionFiles:
         it names. But what was pinned holds the checkpoint of its own commit (P20). Test:
         tests/protocol/test_p20_created_anew.py
         """
+        return _if_pinned(await self.manifest.read(number))
+
+    async def lived(self, number: int) -> Version[Manifest] | None:
+        """Manifest `number`. None: there is none, or it is dead and no checkpoint pinned it: then a stalled writer may
+        have created it anew. The boundary is read after it."""
         version = await self.manifest.read(number)
-        if version is None or version.value is None:
-            return version
-        return version if any(pin.manifest == number for pin in version.value.checkpoints) else None
+        return version if number > await self._dead_manifest() else _if_pinned(version)
 
     async def moved(self, asks: Asks) -> bool:
         """Whether one of these chains has a number after the newest one seen. Costs a GET each; that there is none
@@ -133,3 +136,9 @@ class PartitionFiles:
     async def compactor_state(self) -> CompactorState | None:
         """The compactor's state, or None if there never was a compactor or a request."""
         return (await self.compactor.refresh()).value
+
+
+def _if_pinned(version: Version[Manifest] | None) -> Version[Manifest] | None:
+    if version is None or version.value is None:
+        return version
+    return version if any(pin.manifest == version.number for pin in version.value.checkpoints) else None

@@ -8,21 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.tree import FOLDERS, IGNORED, PLACES, PROJECT, ROOT, SETUPTOOLS, package_files, relative, syntax, tree_files
+
 pytestmark = pytest.mark.xdist_group("sources")  # who has parsed them has them
-ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SETUPTOOLS = PROJECT["tool"]["setuptools"]
-PLACES: dict[str, str] = SETUPTOOLS["package-dir"]  # package -> folder
 CHECKED_TOO = {"tests/sim", "tests/chaos", "tests/properties", "benchmarks", "tools"}  # by the type gate
-FOLDERS = sorted({folder.split("/")[0] for folder in PLACES.values()})
 SUBPACKAGES = sorted(set(FOLDERS) - {"lithify"})
 IMPORTED_AS = {folder: package for package, folder in PLACES.items() if "/" not in folder}
 
@@ -71,33 +65,6 @@ LINES_MAX = 400
 IMPORTS_TIME = re.compile(r"^\s*(from\s+time\b|import\b.*\btime\b)", re.MULTILINE)
 SUFFIX = re.compile(r"\.(manifest|compactor|boundary|topic|parquet)$")
 MODULE = re.compile(r"(.*\W)?lithify(\.\w+)+")
-IGNORED = {".debian", ".git", ".hypothesis", ".java", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__"} | {
-    "artifacts", "build", "dist", "lithify.egg-info", "metastore_db", "results", "spark-warehouse",
-}  # fmt: skip
-
-
-def package_files() -> list[Path]:
-    return sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
-
-
-def tree_files(folder: Path = ROOT) -> Iterator[Path]:
-    """Every file of the checkout but what tools left there; links are not followed."""
-    for entry in sorted(folder.iterdir()):
-        if entry.name in IGNORED or entry.is_symlink():
-            continue
-        if entry.is_dir():
-            yield from tree_files(entry)
-        else:
-            yield entry
-
-
-def relative(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix()
-
-
-@cache
-def syntax(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), relative(file))
 
 
 def imported_modules(tree: ast.AST) -> set[str]:
@@ -266,6 +233,21 @@ def test_one_file_asks_for_numbered_files_to_be_created() -> None:
 
     where = {relative(file) for file in package_files() if creates(syntax(file))}
     assert where <= {"manifest/commit_point.py", "manifest/parts.py"}
+
+
+def test_who_can_do_without_a_damaged_numbered_file_can_do_without_one_of_a_later_release() -> None:
+    """Both are "there, and cannot be read" (RFC 0002): `Lineage.glance`, or both errors caught."""
+    others = {  # what they read are run lists, segments, and what a command shows
+        *("admin/manifests.py", "cli/manifests.py", "gc/unpinned.py", "segment/move.py", "store/copying.py"),
+        "manifest/commit.py",  # knows the difference
+    }
+
+    def catches_damage_alone(tree: ast.AST) -> bool:
+        handlers = (node.type for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
+        return any(isinstance(caught, ast.Name) and caught.id == "Corrupt" for caught in handlers)
+
+    assert catches_damage_alone(ast.parse("try: pass\nexcept Corrupt as error: pass"))
+    assert {relative(file) for file in package_files() if catches_damage_alone(syntax(file))} == others
 
 
 def test_one_file_knows_the_paths() -> None:

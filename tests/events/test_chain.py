@@ -3,18 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
+import lithify
 from lithify.events import chain as chain_module
-from lithify.events.chain import FollowedChain, followed
+from lithify.events.chain import FollowedChain, followed, partitions_since
 from lithify.events.notices import Gap
 from lithify.events.types import Change, Event
 from lithify.gc.collect import collect
+from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.codec import encode
+from lithify.manifest.keys import TopicKeys
 from lithify.manifest.lifetime import Touch
 from lithify.manifest.partition import PartitionFiles
+from lithify.store.driver import new_id
 from lithify.store.errors import Unavailable
 from lithify.store.port import Get, Head
 from tests.interleave import World
 from tests.protocol.scene import KEYS, Held, append, appends, claim, compact, new_partition
+from tests.unreadable import UNREADABLE, Rewrite, later
 
 HOUR_MS = 3_600_000
 
@@ -126,6 +131,33 @@ def test_more_files_than_are_read_at_once_are_a_gap(monkeypatch: pytest.MonkeyPa
     told = world.alone(begun(world).back(0))
     assert isinstance(told[0], Gap)
     assert (told[0].number, numbers(told)) == (4, [5, 6, 7])
+
+
+def test_a_file_of_a_later_release_is_a_gap() -> None:
+    world = new_partition()
+    chain, files = begun(world), PartitionFiles(KEYS)
+    world.alone(appends(files, 3))
+    key = KEYS.manifest.key(3)
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (later(body), modified_ms)
+    told = world.alone(chain.look())
+    assert [type(event) for event in told] == [Gap]
+    world.alone(appends(files, 1))
+    assert numbers(world.alone(chain.look())) == [5]
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_an_older_version_of_a_topic_that_cannot_be_read_hides_no_other(change: Rewrite) -> None:
+    warehouse = lithify.open(f"memory://{new_id()}")
+    topic = warehouse.create_topic("t", 1, probe=False)
+    topic.alter(partitions=2)
+    topic.alter(partitions=3)
+    key = TopicKeys("t").config.key(2)
+    found = warehouse.store.get(key)
+    assert found is not None
+    warehouse.store.put(key, change(found.body))
+    since = warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
+    assert sorted(keys.partition for keys in since) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("lasting", [False, True])

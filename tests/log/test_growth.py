@@ -22,6 +22,7 @@ from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
 from tests.log.compaction import files_of
 from tests.log.conftest import TEN_SECONDS_MS
+from tests.unreadable import UNREADABLE, Rewrite
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
 
@@ -49,6 +50,20 @@ def clean(warehouse: Warehouse, clock: HandClock) -> None:
     for _ in range(2):
         clock.now_ms += 2_000
         Compactor(warehouse, engine="local").run_once()
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_a_topic_grows_beside_a_partition_that_cannot_be_read(change: Rewrite, warehouse: Warehouse) -> None:
+    topic = warehouse.create_topic("t", 2, CLEANED)
+    topic.partition(0).append([Record(b"k", b"v")])
+    keys = files_of(warehouse, "t").keys
+    key = keys.manifest.key(topic.partition(0).describe().manifest_id)
+    found = warehouse.store.get(key)
+    assert found is not None
+    warehouse.store.put(key, change(found.body))
+    warehouse.topic("t").alter(partitions=3)
+    assert warehouse.topic("t").partitions == 3
+    assert warehouse.topic("t").partition(2).describe().next_offset == 0
 
 
 def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, clock: HandClock) -> None:

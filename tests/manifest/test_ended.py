@@ -23,6 +23,7 @@ from lithify.store.port import Create, Put, RequestCounts
 from tests.interleave import World
 from tests.log.compaction import files_of
 from tests.protocol.scene import Held
+from tests.unreadable import UNREADABLE, Rewrite, damaged
 
 GRACE_MS = 60_000
 PARTITIONS = 3
@@ -223,7 +224,7 @@ def test_every_life_is_found_at_its_last_version_without_reading_all(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_older_versions_that_are_damaged_hide_no_life_that_the_others_show(seed: int) -> None:
+def test_older_versions_that_cannot_be_read_hide_no_life_that_the_others_show(seed: int) -> None:
     dice = random.Random(seed)
     world, truth = played(dice)
     keys = sorted(key for key in world.objects if key.startswith(TopicKeys("t").config.prefix))
@@ -232,7 +233,7 @@ def test_older_versions_that_are_damaged_hide_no_life_that_the_others_show(seed:
     shown = {msgspec.json.decode(world.objects[key][0])["topic_id"] for key in keys if key not in bad}
     whole = {key: world.objects[key] for key in bad}
     for key in bad:
-        world.objects[key] = (b"{}", 0)
+        world.objects[key] = (dice.choice(UNREADABLE)(world.objects[key][0]), 0)
     lives = Lives("t", 0)
     found: list[TopicFile] = world.alone(lives.refresh())
     assert found[-1] == before[-1]
@@ -340,7 +341,10 @@ def test_other_objects_in_the_folder_are_none_of_ours() -> None:
     assert EndKeys.parse(EndKeys("t").over(3)) == ("t", 3, "over")
 
 
-def test_a_damaged_older_version_is_named_and_stops_neither_collection_nor_hides_a_later_life(town: Town) -> None:
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_an_older_version_that_cannot_be_read_is_named_and_stops_no_collection_and_hides_no_later_life(
+    change: Rewrite, town: Town
+) -> None:
     town.make("again")
     town.warehouse.topic("again").alter({"retention.ms": "5"})
     key = TopicKeys("again").config.key(2)
@@ -348,13 +352,14 @@ def test_a_damaged_older_version_is_named_and_stops_neither_collection_nor_hides
     town.make("again")
     body = town.warehouse.store.get(key)
     assert body is not None
-    town.warehouse.store.put(key, b"{}")
+    town.warehouse.store.put(key, change(body.body))
+    kind = "Corrupt" if change is damaged else "InvalidRequest"
     collector, collected = town.collector(), set[tuple[str, int | None]]()
     for sweep in (False, True, False, False):
         town.now_ms += 2 * GRACE_MS
         report = collector.run_once(sweep=sweep)
         assert [(part.topic, part.partition, part.fault.kind) for part in report.partitions if part.fault] == [
-            ("again", None, "Corrupt")
+            ("again", None, kind)
         ]
         collected |= {(part.topic_id, part.partition) for part in report.partitions if part.topic == "again"}
     assert len(collected) == 1 + 2 * PARTITIONS, "the life before, the life now, and the damage"

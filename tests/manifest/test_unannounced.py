@@ -21,6 +21,7 @@ from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
 from lithify.store.port import Create, Put, Request
 from tests.protocol.scene import creates_in, segment
+from tests.unreadable import UNREADABLE, Rewrite
 
 GRACE_MS = 400_000
 LOSER_PARTITIONS = 5
@@ -273,12 +274,15 @@ def test_one_that_was_written_to_is_sealed_and_the_end_of_its_chain_stays(town: 
     assert [found.key for found in town.objects(files.keys.root)] == left, "an empty one costs a sweep no commit"
 
 
-def test_what_is_damaged_stays_and_is_named(town: Town) -> None:
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_what_cannot_be_read_stays_and_is_named_and_keeps_nothing_else(change: Rewrite, town: Town) -> None:
     town.slow_creator()
     town.make()
     keys = [found.key for found in town.objects("t/") if found.key.endswith("1.manifest")]
     loser = next(key for key in keys if "/00003/" in key)
-    town.warehouse.store.put(loser, b"{}")
+    whole = town.warehouse.store.get(loser)
+    assert whole is not None
+    town.warehouse.store.put(loser, change(whole.body))
     town.now_ms += 2 * GRACE_MS
     report = town.collector.run_once(sweep=True)
     assert [loser in part.fault.message for part in report.partitions if part.fault] == [True]

@@ -1,7 +1,5 @@
 """P3: N is the head when N exists, N+1 does not, and a boundary read after that is below N."""
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,6 +25,7 @@ from tests.protocol.scene import (
     new_partition,
     upload,
 )
+from tests.unreadable import UNREADABLE, Rewrite, unsealed
 
 
 async def grow(files: PartitionFiles, epoch: int, commits: int) -> None:
@@ -341,20 +340,11 @@ def test_a_head_is_what_was_there_when_the_boundary_was_below_it() -> None:
     assert reader.end() == world.alone(PartitionFiles(KEYS).head())
 
 
-def damaged(body: bytes) -> bytes:
-    return body.replace(b'"format":1', b"\x00")
-
-
-def of_a_later_release(body: bytes) -> bytes:
-    """Which have no checksum, or the same one: none, here."""
-    return re.sub(rb',"file_xxh3":"[0-9a-f]{16}"', b"", body.replace(b'"format":1', b'"format":99'))
-
-
-CHANGES = pytest.mark.parametrize("change", [damaged, of_a_later_release, bytes])
+CHANGES = pytest.mark.parametrize("change", [*UNREADABLE, bytes])
 
 
 @CHANGES
-def test_a_number_that_has_successors_stops_nobody_who_knows_an_earlier_one(change: Callable[[bytes], bytes]) -> None:
+def test_a_number_that_has_successors_stops_nobody_who_knows_an_earlier_one(change: Rewrite) -> None:
     world, quick, warm = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
     seen = world.alone(warm.head()).id
     world.alone(appends(quick, 4))
@@ -366,7 +356,7 @@ def test_a_number_that_has_successors_stops_nobody_who_knows_an_earlier_one(chan
 
 
 @CHANGES
-def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(change: Callable[[bytes], bytes]) -> None:
+def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(change: Rewrite) -> None:
     """1. We have seen N, and N+1 is pinned. 2. The numbers after it are collected. 3. N+1 is damaged: nothing is there
     after it, as after a head."""
     world, quick = new_partition(), PartitionFiles(KEYS)
@@ -381,4 +371,30 @@ def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(cha
     world.objects[key] = (change(body), modified_ms)
     assert KEYS.manifest.key(pin + 1) not in world.objects
     assert world.alone(warm.head()) == world.alone(quick.head())
+    world.alone(appends(warm, 1))
+
+
+@pytest.mark.parametrize("inline_max", [0, 1_000], ids=["lists", "no lists"])
+def test_what_no_reader_believes_no_writer_builds_on(inline_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1. We have seen N. 2. N+1 is mended by hand: it has no checksum, and breaks an invariant. 3. We lose N+1 to it,
+    and would seal what is wrong with a checksum of our own."""
+    monkeypatch.setattr("lithify.manifest.list_layout.INLINE_MAX", inline_max)
+    world, quick, warm = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
+    epoch = world.alone(claim(quick))
+    world.alone(appends(quick, 3))
+    world.alone(compact(quick, epoch))
+    seen = world.alone(warm.head()).id
+    world.alone(appends(quick, 1))
+    key = KEYS.manifest.key(seen + 1)
+    whole, modified_ms = world.objects[key]
+    assert (b'"lists":[' in whole) == (not inline_max)
+    mended = unsealed(whole).replace(b'"next_offset":', b'"cleaned_to":1000,"next_offset":', 1)
+    assert mended != unsealed(whole) != whole
+    world.objects[key] = (mended, modified_ms)
+    with pytest.raises(Corrupt):
+        world.alone(PartitionFiles(KEYS).head())
+    with pytest.raises((CommitUnknown, Corrupt), match="damaged"):
+        world.alone(appends(warm, 1))
+    assert KEYS.manifest.key(seen + 2) not in world.objects
+    world.objects[key] = (whole, modified_ms)
     world.alone(appends(warm, 1))

@@ -4,6 +4,7 @@ import pytest
 
 from lithify.gc.collect import collect, sweep
 from lithify.gc.collector import GRACE_MS_MIN
+from lithify.gc.when import goes_at
 from lithify.log.append import append
 from lithify.manifest.commit import FRESH_MS
 from lithify.manifest.partition import PartitionFiles
@@ -11,6 +12,7 @@ from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment, upload
+from tests.unreadable import UNREADABLE, Rewrite
 
 
 def compacted() -> tuple[World, PartitionFiles, int]:
@@ -78,6 +80,30 @@ def test_many_passes_do_not_shorten_the_grace_period() -> None:
         world.now_ms += GRACE_MS // 20
     assert boundary(world, files) == 0
     assert world.alone(files.boundary.refresh()).number == 1  # at most one boundary file ages at a time
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_an_older_boundary_that_cannot_be_read_only_makes_collection_wait(change: Rewrite) -> None:
+    """It is asked only until a newer one is old enough, and a pass that meets it does the rest of its work."""
+    world, files, head = compacted()
+    world.alone(collect(files, GRACE_MS))
+    world.now_ms += GRACE_MS
+    world.alone(appends(files, 5))
+    world.alone(compact(files, world.alone(claim(files)), job="000000000040-0000beef"))
+    world.alone(appends(files, 1))
+    world.alone(collect(files, GRACE_MS))
+    moved = boundary(world, files)
+    assert (moved, world.alone(files.boundary.refresh()).number) == (head - 1, 2)
+    key = KEYS.boundary.key(1)
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (change(body), modified_ms)
+    world.now_ms += GRACE_MS // 2
+    for work in (collect(files, GRACE_MS), sweep(files, GRACE_MS)):
+        assert world.alone(work).boundary == moved
+    world.alone(goes_at(files, GRACE_MS))
+    world.now_ms += GRACE_MS
+    world.alone(collect(files, GRACE_MS))
+    assert boundary(world, files) > moved
 
 
 def test_a_pinned_manifest_stays_readable_below_the_boundary() -> None:

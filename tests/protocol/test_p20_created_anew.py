@@ -103,6 +103,19 @@ def test_a_reader_of_a_checkpoint_is_not_given_what_is_there_anew() -> None:
         reader.end()
 
 
+def test_a_dead_number_is_shown_only_while_it_holds_what_was_pinned() -> None:
+    stalled = an_upload()
+    world, number = stalled.partition.world, stalled.partition.pins["a"].id
+    stalled.time_passes()
+    pinned = world.alone(PartitionFiles(KEYS).lived(number))
+    assert pinned is not None
+    assert pinned.value == stalled.partition.pins["a"]
+    assert world.alone(PartitionFiles(KEYS).lived(stalled.partition.head.id)) is not None
+    stalled.let_go_and_swept()
+    stalled.comes_late()
+    assert world.alone(PartitionFiles(KEYS).lived(number)) is None
+
+
 def test_what_a_pin_further_up_keeps_stays_though_the_nearest_pin_is_there_anew() -> None:
     """1. Three checkpoints pin the same segments, which are then replaced, and kept by them alone. The first is let go
     of. 2. A pass reads the head, and stands still. 3. The second is let go of, and its file swept; a compaction that

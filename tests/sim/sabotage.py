@@ -38,7 +38,7 @@ SABOTAGES = (
         "a lost race goes on from the old head",
         "P2",
         "manifest/commit.py",
-        "head, verified = await self._beyond(taken), False",
+        "head, verified = await self._beyond(taken, rival.body), False",
         "head, verified = Version(taken.number, head.value), False",
     ),
     Sabotage(
