@@ -90,6 +90,7 @@ class Node:
         self.flushed_names: dict[str, Node] = {}
         self.pending: list[tuple[str, Node | None]] = []  # names given and taken since the folder was flushed
         self.modified = 0
+        self.changed = 0  # its ctime: when it was last given a name, or touched
 
     def name(self, name: str, node: "Node | None") -> None:
         if node is None:
@@ -161,7 +162,7 @@ class ForgetfulDisk:
             st_mode=kind,
             st_size=len(node.data),
             st_mtime_ns=node.modified,
-            st_ctime_ns=node.modified,
+            st_ctime_ns=node.changed,
             st_ino=id(node),
             st_dev=1,
         )
@@ -184,7 +185,8 @@ class ForgetfulDisk:
         self._there(path)  # who may read what is none of its business
 
     def touch(self, path: Path) -> None:
-        self._there(path).modified = self._now()
+        node = self._there(path)
+        node.modified = node.changed = self._now()
 
     def link(self, source: Path, target: Path) -> None:
         node = self._there(source)
@@ -263,7 +265,8 @@ class ForgetfulDisk:
     def _name(self, path: Path, node: Node) -> None:
         folder = self._folder(path)
         folder.name(path.name, node)
-        node.modified = node.modified or self._now()
+        node.changed = self._now()
+        node.modified = node.modified or node.changed
 
     def _now(self) -> int:
         self._clock += 1_000_000
@@ -275,7 +278,7 @@ def _cut(node: Node, lasting: set[tuple[int, int]], share: float, known: dict[in
     if id(node) in known:
         return known[id(node)]
     left = known[id(node)] = Node(is_folder=node.is_folder)
-    left.modified = node.modified
+    left.modified, left.changed = node.modified, node.changed
     left.data = node.flushed + node.data[len(node.flushed) :][: int(share * (len(node.data) - len(node.flushed)))]
     names = dict(node.flushed_names)
     for index, (name, found) in enumerate(node.pending):
