@@ -43,7 +43,7 @@ def whole_manifest(known: KnownPartitions, topic: str, partition: int, number: i
     keys = partition_at(known, topic, partition).keys
     if number is None:
         return known.run(keys, lambda files: files.head())
-    found = known.run(keys, lambda files: files.lived(number))
+    found = known.run(keys, lambda files: files.shown(number))
     key = keys.manifest.key(number)
     if found is None or found.value is None:
         raise _absent(key)

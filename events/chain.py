@@ -180,13 +180,13 @@ async def topics_since(known: Known, since_ms: int) -> list[str]:
 
 async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> dict[PartitionKeys, int]:
     """The partitions that a topic has, or had since `since_ms`, and from when on each is news: those announced since
-    then from their beginning. Those of an older version that cannot be read are left out. Costs one GET if nothing has
-    changed since."""
+    then from their beginning. Costs one GET if nothing has changed since. Raises what a version in between that
+    cannot be read raises: without it nobody knows what it announced."""
     found: dict[PartitionKeys, int] = {}
     version: Version[TopicFile] | None = await lineage.refresh()
-    while version is not None and version.number:
-        old = version.value is not None and _seen_ms(version) < since_ms
-        if version.value is not None and not version.value.deleted:  # of a life that ended, the version before tells
+    while version is not None and version.value is not None:
+        old = _seen_ms(version) < since_ms
+        if not version.value.deleted:  # of a life that ended since, the version before tells
             found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
-        version = None if old or version.number == 1 else await lineage.glance(version.number - 1)
+        version = None if old or version.number == 1 else await lineage.read(version.number - 1)
     return found

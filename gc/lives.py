@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from lithify.manifest.catalog import partition_keys, topic_lineage
+from lithify.manifest.codec import LaterFormat
 from lithify.manifest.commit import Version
 from lithify.manifest.ended import Marks, say_again, say_over
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
-from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.store.errors import Corrupt
 
 __all__ = ["Lives"]
 
@@ -25,7 +26,7 @@ class Lives:
         self._past: dict[str, TopicFile] = {}  # by topic id, oldest first: the last version of each earlier life
         self._finished: set[PartitionKeys] = set()
         # Of an older version, or a later lithify wrote it: lives, or partitions of one, may be missing.
-        self.damage: Corrupt | InvalidRequest | None = None
+        self.damage: Corrupt | LaterFormat | None = None
 
     async def refresh(self) -> list[TopicFile]:
         """Each life at its last version, oldest first; former lives count as deleted, whatever their version says. If
@@ -61,7 +62,7 @@ class Lives:
         for number in numbers:
             try:
                 return await self._version(number)
-            except (Corrupt, InvalidRequest) as error:
+            except (Corrupt, LaterFormat) as error:
                 self.damage = error
         return None
 

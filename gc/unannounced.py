@@ -11,11 +11,12 @@ from lithify.gc.objects import delete, every_object, gone
 from lithify.gc.reachable import Garbage
 from lithify.gc.witnesses import witness_garbage
 from lithify.manifest.catalog import take_next_version, topic_lineage
+from lithify.manifest.codec import LaterFormat
 from lithify.manifest.ended import say_again
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
 from lithify.manifest.partition import PartitionFiles
-from lithify.store.errors import Corrupt, InvalidRequest
+from lithify.store.errors import Corrupt
 from lithify.store.owners import WITNESSES
 from lithify.store.port import Folders, Now, ObjectInfo
 
@@ -33,10 +34,10 @@ class Swept:
     keys: PartitionKeys
     done: Pass = _NOTHING
     used: bool = False
-    damage: Corrupt | InvalidRequest | None = None
+    damage: Corrupt | LaterFormat | None = None
 
     def result(self) -> Pass:
-        """Raises Corrupt; InvalidRequest if a later lithify wrote what is here."""
+        """Raises Corrupt; LaterFormat."""
         if self.damage is not None:
             raise self.damage
         return self.done
@@ -47,10 +48,15 @@ class _Found:
     keys: PartitionKeys
     objects: tuple[ObjectInfo, ...]  # only lithify's objects
     growth: bool  # the topic is live, and may still grow to this partition
-    born_ms: int | None = None  # None: its first manifest cannot be read, or is gone
-    damage: Corrupt | InvalidRequest | None = None
+    born_ms: int | None = None  # None: its first manifest is gone. Where one is unreadable: that of the newest object
+    damage: Corrupt | LaterFormat | None = None
     used: bool = False  # it has more than a creator writes
     sealed: bool = False
+
+    @property
+    def can_go(self) -> bool:
+        """Whether there is a reason to make sure that nobody announces it any more."""
+        return not self.sealed and self.damage is None
 
 
 async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) -> list[Swept]:
@@ -81,7 +87,7 @@ async def sweep_unannounced(name: str, grace_ms: int, *, dry_run: bool = False) 
                 by_topic_id.setdefault(keys.topic_id, []).append(found)
     old = await _old(by_topic_id, grace_ms)
     everything = [found for some in by_topic_id.values() for found in some]
-    strange = {found.keys.topic_id for found in everything if not found.sealed and found.keys.topic_id not in known}
+    strange = {found.keys.topic_id for found in everything if found.can_go and found.keys.topic_id not in known}
     may_announce = not dry_run and bool(old & strange) and (newest is None or newest.deleted)
     if may_announce and not await _fence(name, newest):
         old -= strange
@@ -98,7 +104,7 @@ async def _witnesses(topic: TopicFile, *, dry_run: bool) -> list[Swept]:
     keys = PartitionKeys(topic.topic, topic.topic_id, 0)
     try:
         garbage = await witness_garbage(topic)
-    except (Corrupt, InvalidRequest) as error:
+    except (Corrupt, LaterFormat) as error:
         return [Swept(keys, damage=error)]
     return [Swept(keys, await _deleted(garbage, dry_run=dry_run))] if garbage else []
 
@@ -127,20 +133,24 @@ async def _look(keys: PartitionKeys, *, growth: bool) -> _Found | None:
     try:
         first = await files.manifest.read(1)
         head = (await files.manifest.refresh()).value if used else None
-    except (Corrupt, InvalidRequest) as error:
-        return _Found(keys, objects, growth, damage=error)
+    except (Corrupt, LaterFormat) as error:
+        born_ms = max((found.modified_ms for found in objects if found.modified_ms is not None), default=None)
+        return _Found(keys, objects, growth, born_ms, damage=error)
     born_ms = first and first.value and (first.modified_ms or first.value.committed_at_ms)
     return _Found(keys, objects, growth, born_ms, used=used, sealed=head is not None and head.sealed)
 
 
 async def _old(by_topic_id: dict[str, list[_Found]], grace_ms: int) -> set[str]:
-    """Topic ids with no partition younger than the grace period: a creator makes one partition after another."""
+    """Topic ids with no partition younger than the grace period: a creator makes one partition after another. Where the
+    store knows no times, what cannot be read is as old as those beside it; alone, it counts as young."""
     now_ms = await Now()
-    return {
-        topic_id
-        for topic_id, some in by_topic_id.items()
-        if all(found.born_ms is None or now_ms - found.born_ms >= grace_ms for found in some)
-    }
+
+    def old(some: list[_Found]) -> bool:
+        born = [found.born_ms for found in some if found.born_ms is not None]
+        known = bool(born) or all(found.damage is None for found in some)
+        return known and all(now_ms - each >= grace_ms for each in born)
+
+    return {topic_id for topic_id, some in by_topic_id.items() if old(some)}
 
 
 async def _fence(name: str, newest: TopicFile | None) -> bool:

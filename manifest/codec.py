@@ -19,7 +19,7 @@ from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, Top
 from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["check_belongs", "check_repaired", "decode", "encode"]
+__all__ = ["LaterFormat", "check_belongs", "check_repaired", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -38,6 +38,11 @@ _envelope = msgspec.json.Decoder(Numbered)
 _decoders: dict[type[Numbered], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind) for kind in (Manifest, CompactorState, Boundary, TopicFile, WarehouseFile)
 }
+
+
+class LaterFormat(InvalidRequest):
+    """A later lithify wrote this file. Not `InvalidRequest` itself: that is also a store that refuses a request, which
+    says nothing about what is there."""
 
 
 def encode(value: Numbered) -> bytes:
@@ -59,7 +64,7 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
     """The `kind` stored under `key`, which is file `number` of its chain. A manifest without the runs that are in its
     lists (lithify.manifest.run_lists).
 
-    Raises InvalidRequest if a newer lithify wrote it, Corrupt if it is damaged or is not what its name says.
+    Raises LaterFormat if a newer lithify wrote it, Corrupt if it is damaged or is not what its name says.
     """
     # SUBTLE! Check the seal before anything else, even format and kind: a quarter of all single flipped bits leave JSON
     # of the right types. If a bit flips in a field's name, the field reads as its default: a manifest would have no L0
@@ -69,7 +74,7 @@ def decode(kind: type[S], body: bytes, key: str, number: int) -> S:
         raise _damaged(key, "it fails its own checksum")
     envelope = _decoded(_envelope, body, key)
     if envelope.format > FORMAT_MAX:
-        raise InvalidRequest(
+        raise LaterFormat(
             f"{key} has format {envelope.format}, and this lithify reads up to format {FORMAT_MAX}: upgrade lithify"
         )
     value = _decoded(_decoders[kind], body, key)

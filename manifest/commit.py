@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lithify.manifest.ages import young
-from lithify.manifest.codec import check_belongs, check_repaired, decode
+from lithify.manifest.codec import LaterFormat, check_belongs, check_repaired, decode
 from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.model import Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
-from lithify.store.errors import CommitUnknown, Corrupt, InvalidRequest, LithifyError, Unavailable
+from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Get, Head, NewId, Now, Object, Pause, together
 
@@ -108,7 +108,7 @@ class Lineage(Generic[S]):
         head, whoever needs it is told later; what came after it does not need it."""
         try:
             return await self.read(number)
-        except (Corrupt, InvalidRequest):
+        except (Corrupt, LaterFormat):
             return Version(number, None)
 
     async def _stored(self, number: int) -> Version[S] | None:
@@ -199,7 +199,7 @@ class Lineage(Generic[S]):
         async def stored() -> tuple[Version[S] | None, LithifyError | None]:
             try:
                 return await self._stored(there.number), None
-            except (Corrupt, InvalidRequest) as error:
+            except (Corrupt, LaterFormat) as error:
                 return None, error
 
         dead, (found, unreadable) = await both(self._dead(), stored())
@@ -350,7 +350,7 @@ class Lineage(Generic[S]):
         """
         try:
             taken = self._decoded(number, found)
-        except InvalidRequest:
+        except LaterFormat:
             return Version(number, None)
         except Corrupt:
             return None
@@ -370,7 +370,7 @@ class Lineage(Generic[S]):
         try:
             found = await self._search(taken) or taken
             found = found if _is_whole(found) else await self.read(found.number)
-        except (Corrupt, InvalidRequest):  # unless it is dead, the search for the head meets it again
+        except (Corrupt, LaterFormat):  # unless it is dead, the search for the head meets it again
             found = None
         if found is None or not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
             return await self.refresh()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+from lithify.manifest.codec import LaterFormat
 from lithify.manifest.commit import Lineage, Version
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
@@ -11,7 +12,7 @@ from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
 from lithify.manifest.rests import Asks
 from lithify.manifest.run_lists import RunLists
-from lithify.store.errors import NotFound
+from lithify.store.errors import Corrupt, NotFound
 from lithify.store.in_step import both
 
 __all__ = ["Committed", "File", "PartitionFiles"]
@@ -105,11 +106,16 @@ class PartitionFiles:
         """
         return _if_pinned(await self.manifest.read(number))
 
-    async def lived(self, number: int) -> Version[Manifest] | None:
-        """Manifest `number`. None: there is none, or it is dead and no checkpoint pinned it: then a stalled writer may
-        have created it anew. The boundary is read after it."""
+    async def shown(self, number: int) -> Version[Manifest] | None:
+        """Manifest `number`, for who looks at files. None: there is none, or it is dead and no checkpoint pinned it:
+        then a stalled writer may have created it anew. The boundary is read after it. If that is damaged, it decides
+        nothing: then people look at manifests."""
         version = await self.manifest.read(number)
-        return version if number > await self._dead_manifest() else _if_pinned(version)
+        try:
+            dead = await self._dead_manifest()
+        except (Corrupt, LaterFormat):
+            return version
+        return version if number > dead else _if_pinned(version)
 
     async def moved(self, asks: Asks) -> bool:
         """Whether one of these chains has a number after the newest one seen. Costs a GET each; that there is none

@@ -12,12 +12,13 @@ from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.codec import LaterFormat
 from lithify.manifest.compacted import CompactedState, compacted
 from lithify.manifest.model import GROWTHS_MAX
 from lithify.manifest.retention import floor_at
 from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
-from lithify.store.errors import Fenced, NotFound
+from lithify.store.errors import Corrupt, Fenced, NotFound
 from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
 from tests.log.compaction import files_of
@@ -53,17 +54,26 @@ def clean(warehouse: Warehouse, clock: HandClock) -> None:
 
 
 @pytest.mark.parametrize("change", UNREADABLE)
-def test_a_topic_grows_beside_a_partition_that_cannot_be_read(change: Rewrite, warehouse: Warehouse) -> None:
+def test_a_topic_does_not_grow_while_nobody_knows_where_a_partition_ends(change: Rewrite, warehouse: Warehouse) -> None:
+    """1. A key is in partition 1. 2. The topic grows; the key is in 0, and is deleted there. 3. It grows again, and the
+    key is in 1, whose file cannot be read just now. Its old record there must not come back."""
+    returns = key_of((2, 1), (3, 0), (4, 1))
     topic = warehouse.create_topic("t", 2, CLEANED)
-    topic.partition(0).append([Record(b"k", b"v")])
-    keys = files_of(warehouse, "t").keys
-    key = keys.manifest.key(topic.partition(0).describe().manifest_id)
+    topic.append([Record(returns, b"long ago")])
+    topic.alter(partitions=3)
+    topic.append([Record(returns, None)])
+    keys = files_of(warehouse, "t", 1).keys
+    key = keys.manifest.key(topic.partition(1).describe().manifest_id)
     found = warehouse.store.get(key)
     assert found is not None
     warehouse.store.put(key, change(found.body))
-    warehouse.topic("t").alter(partitions=3)
+    with pytest.raises((Corrupt, LaterFormat)):
+        warehouse.topic("t").alter(partitions=4)
     assert warehouse.topic("t").partitions == 3
-    assert warehouse.topic("t").partition(2).describe().next_offset == 0
+    warehouse.store.put(key, found.body)
+    topic.alter(partitions=4)
+    assert [growth.ends for growth in topic.key_places().growths] == [(0, 1), (1, 1, 0)]
+    assert (scanned(topic), topic.get(returns)) == ({}, None)
 
 
 def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, clock: HandClock) -> None:

@@ -20,7 +20,8 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
 from lithify.store.port import Create, Put, Request
-from tests.protocol.scene import creates_in, segment
+from tests.interleave import World
+from tests.protocol.scene import Held, creates_in, segment
 from tests.unreadable import UNREADABLE, Rewrite
 
 GRACE_MS = 400_000
@@ -287,6 +288,41 @@ def test_what_cannot_be_read_stays_and_is_named_and_keeps_nothing_else(change: R
     report = town.collector.run_once(sweep=True)
     assert [loser in part.fault.message for part in report.partitions if part.fault] == [True]
     assert {number for topic_id, number in town.partitions() if topic_id in loser} == {3}
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_what_cannot_be_read_is_as_old_as_it_is_and_costs_no_version(change: Rewrite, town: Town) -> None:
+    """A creator of a later release has made its partitions, and not announced them yet."""
+    creator = town.slow_creator()
+    whole: dict[str, bytes] = {}
+    for each in town.objects("t/"):
+        found = town.warehouse.store.get(each.key)
+        assert found is not None
+        whole[each.key] = found.body
+        town.warehouse.store.put(each.key, change(found.body))
+    for wait_ms in (5, 2 * GRACE_MS, 2 * GRACE_MS):
+        town.now_ms += wait_ms
+        report = town.collector.run_once(sweep=True)
+        assert {part.fault is not None for part in report.partitions} == {True}
+        assert town.warehouse.driver.run(topic_lineage("t").refresh()).number == 0
+    for key, body in whole.items():
+        town.warehouse.store.put(key, body)
+    assert creator.end().topic == "t"
+
+
+@pytest.mark.parametrize(("age_ms", "announced"), [(0, True), (2 * GRACE_MS, False)])
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_the_store_tells_how_old_is_what_cannot_be_read(change: Rewrite, age_ms: int, announced: bool) -> None:
+    """A creator is slow between two of its partitions, the last of which is of a later release."""
+    world = World(0)
+    creator = Held(world, create_topic(topic_lineage("t"), "t", 3, {}))
+    creator.until(announces)
+    last = max(world.objects)
+    body, _ = world.objects[last]
+    world.now_ms += 2 * GRACE_MS
+    world.objects[last] = (change(body), world.now_ms - age_ms)
+    world.alone(sweep_unannounced("t", GRACE_MS))
+    assert (world.alone(topic_lineage("t").refresh()).number == 0) == announced
 
 
 def test_where_nothing_is_told_of_a_pass_nothing_was_done() -> None:

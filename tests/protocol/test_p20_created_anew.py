@@ -15,6 +15,7 @@ from lithify.store.errors import SnapshotExpired
 from lithify.store.port import Create, Get
 from tests.protocol.days import Partition, put
 from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, creates_manifest, job, replacing, segment
+from tests.unreadable import UNREADABLE, Rewrite
 
 
 class Stalled:
@@ -107,13 +108,26 @@ def test_a_dead_number_is_shown_only_while_it_holds_what_was_pinned() -> None:
     stalled = an_upload()
     world, number = stalled.partition.world, stalled.partition.pins["a"].id
     stalled.time_passes()
-    pinned = world.alone(PartitionFiles(KEYS).lived(number))
+    pinned = world.alone(PartitionFiles(KEYS).shown(number))
     assert pinned is not None
     assert pinned.value == stalled.partition.pins["a"]
-    assert world.alone(PartitionFiles(KEYS).lived(stalled.partition.head.id)) is not None
+    assert world.alone(PartitionFiles(KEYS).shown(stalled.partition.head.id)) is not None
     stalled.let_go_and_swept()
     stalled.comes_late()
-    assert world.alone(PartitionFiles(KEYS).lived(number)) is None
+    assert world.alone(PartitionFiles(KEYS).shown(number)) is None
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_a_manifest_is_shown_though_the_boundary_cannot_be_read(change: Rewrite) -> None:
+    partition = Partition()
+    partition.day()
+    world, number = partition.world, partition.head.id
+    key = KEYS.boundary.key(world.alone(partition.files.boundary.refresh()).number)
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (change(body), modified_ms)
+    shown = world.alone(PartitionFiles(KEYS).shown(number))
+    assert shown is not None
+    assert shown.number == number
 
 
 def test_what_a_pin_further_up_keeps_stays_though_the_nearest_pin_is_there_anew() -> None:

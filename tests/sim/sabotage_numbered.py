@@ -95,7 +95,7 @@ OF_NUMBERED_FILES = (
         "a dead number is shown that nothing pinned",
         "P20",
         "manifest/partition.py",
-        "return version if number > await self._dead_manifest() else _if_pinned(version)",
+        "return version if number > dead else _if_pinned(version)",
         "return version",
         test="tests/protocol/test_p20_created_anew.py::test_a_dead_number_is_shown_only_while_it_holds_what_was_pinned",
     ),
@@ -119,7 +119,7 @@ OF_NUMBERED_FILES = (
         "an older version of a topic that a later release wrote hides its lives",
         "P21",
         "gc/lives.py",
-        "except (Corrupt, InvalidRequest) as error",
+        "except (Corrupt, LaterFormat) as error",
         "except Corrupt as error",
         test="tests/manifest/test_ended.py"
         "::test_an_older_version_that_cannot_be_read_is_named_and_stops_no_collection_and_hides_no_later_life",
@@ -135,8 +135,8 @@ OF_NUMBERED_FILES = (
         "a damaged head is taken for absent",
         "P3",
         "manifest/commit.py",
-        "        except (Corrupt, InvalidRequest):\n            return Version(number, None)\n",
-        "        except (Corrupt, InvalidRequest):\n            return None\n",
+        "        except (Corrupt, LaterFormat):\n            return Version(number, None)\n",
+        "        except (Corrupt, LaterFormat):\n            return None\n",
         focus="damaged files",
     ),
     Sabotage(
