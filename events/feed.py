@@ -48,6 +48,7 @@ class _Scope:
         self.looked_ms: int | None = None
         self.found_ms = now_ms  # every partition that could be found before this has been
         self.partitions: frozenset[PartitionKeys] = frozenset()
+        self.unread: Fault | None = None  # why they, or others, could not be found
 
 
 class _Watched:
@@ -151,7 +152,11 @@ class Feed:
             missed = () if behind is None else self._read_back(behind)
             nothing = cursor is None or (behind is not None and not missed)
             if asked.topic is not None and not scope.partitions and nothing:
-                raise NotFound(f"{asked.name} does not exist here; check the name")
+                raise (
+                    scope.unread.error()
+                    if scope.unread
+                    else NotFound(f"{asked.name} does not exist here; check the name")
+                )
             undo.pop_all()
             return Following(self, scope, cursor if cursor is not None and behind is None else here, missed)
 
@@ -218,19 +223,20 @@ class Feed:
             scope.partitions = scope.partitions.union(found) - ended
             scope.looked_ms = self._driver.monotonic_ms()
             scope.found_ms = scope.found_ms if unread else now_ms
+            scope.unread = unread
 
-    def _partitions(self, asked: Asked, since_ms: int) -> tuple[dict[PartitionKeys, int], bool]:
-        """Those that are or were asked for since then, and from when on each is news. And whether a topic could not be
-        read."""
+    def _partitions(self, asked: Asked, since_ms: int) -> tuple[dict[PartitionKeys, int], Fault | None]:
+        """Those that are or were asked for since then, and from when on each is news. And why a topic could not be
+        read, if one could not."""
         names = [asked.topic] if asked.topic is not None else self._names(since_ms)
         found: dict[PartitionKeys, int] = {}
-        unread = False
+        unread: Fault | None = None
         for name in names:
             lineage = self._topics.setdefault(name, topic_lineage(name))
             known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
             self._troubles.tell("topic skipped", known, name)
             if isinstance(known, Fault):
-                unread = True
+                unread = known
             else:
                 found.update({keys: from_ms for keys, from_ms in known.items() if asked.covers(keys)})
         return found, unread

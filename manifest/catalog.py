@@ -1,5 +1,6 @@
 """The topics of a warehouse: their configuration, creation and deletion (P21). Protocol coroutines."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -46,6 +47,7 @@ KEEPING_KEYS = RETENTION_KEYS | {
     "cold.location",
     "cold.storage.class",
 }
+GROWTH_ATTEMPTS_MAX = 10
 FOLDERS_LOOKED_AT_MAX = 1_024  # to tell a warehouse from a folder of something else
 
 
@@ -165,6 +167,10 @@ class _Announce:
         return Next(topic, topic)
 
 
+class _Grew(Unavailable):
+    """The topic grew after its partitions were asked where they end."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Alter:
     topic_id: str
@@ -172,7 +178,7 @@ class _Alter:
     partitions: int | None
     # The growths before this one, if it grows.
     growths: tuple[Growth, ...] = ()
-    ends: tuple[int | None, ...] = ()  # of the logs of the existing partitions
+    ends: tuple[int, ...] = ()  # of the logs of the existing partitions, read when there were just these
 
     repeatable = True  # it sets values
     frees = True
@@ -196,8 +202,9 @@ class _Alter:
         former = bounds_before(head) if altered else head.former_bounds
         topic = replace(head, id=number, config=config, partitions=partitions, former_bounds=former)
         if partitions > head.partitions:
-            known = self.ends[: head.partitions]
-            growth = Growth(head.partitions, known + (None,) * (head.partitions - len(known)))
+            if len(self.ends) != head.partitions:
+                return Refused(_Grew(f"topic {head.topic} is being grown by others, too; try again"))
+            growth = Growth(head.partitions, self.ends)
             earlier = self.growths if head.growths is UNSET else head.growths
             topic = replace(topic, growths=_noted((*earlier, growth)))
         return Next(topic, (head, topic))
@@ -294,12 +301,7 @@ async def alter_topic(
             raise InvalidRequest(f"topic {topic.topic}: {partitions} partitions; the limit is {PARTITIONS_MAX}")
         grown = replace(topic, partitions=partitions)
         await _create_partitions(partition_keys(grown)[topic.partitions :], grown)
-    seen = (await lineage.refresh()).value
-    edit = _Alter(topic.topic_id, changes, partitions)
-    if seen is not None and seen.topic_id == topic.topic_id and seen.partitions < (partitions or 0):
-        growths, ends = await growths_of(lineage, seen), await _ends(partition_keys(seen))
-        edit = _Alter(topic.topic_id, changes, partitions, growths, ends)
-    before, altered = (await lineage.commit(edit)).result
+    before, altered = await _altered(lineage, topic.topic_id, changes, partitions)
     bounds = SetBounds(retention_of(parse(altered.config)), altered.id, bounds_before(altered))
     # Including the new ones: they were made by the configuration that this client knew.
     behind = partition_keys(altered)[0 if KEEPING_KEYS & changes.keys() else before.partitions :]
@@ -309,6 +311,27 @@ async def alter_topic(
     )
     await commit_to_each(behind, bounds, note)
     return altered
+
+
+async def _altered(
+    lineage: Lineage[TopicFile], topic_id: str, changes: dict[str, str | None], partitions: int | None
+) -> tuple[TopicFile, TopicFile]:
+    """The topic before and after.
+
+    SUBTLE! Where partitions end is read at the count that the growth begins with. 1. Two people grow a topic of 2, to 3
+    and to 4; both have read where the partitions end. 2. A key is written to partition 1. 3. It is announced that there
+    are 3; the key is in 0, and is deleted there. 4. It is announced that there are 4, by the ends of step 1: the key is
+    in 1, with a record beyond that. Test: tests/log/test_growth.py
+    """
+    for _ in range(GROWTH_ATTEMPTS_MAX):
+        seen = (await lineage.refresh()).value
+        edit = _Alter(topic_id, changes, partitions)
+        if seen is not None and seen.topic_id == topic_id and seen.partitions < (partitions or 0):
+            growths, ends = await growths_of(lineage, seen), await _ends(partition_keys(seen))
+            edit = _Alter(topic_id, changes, partitions, growths, ends)
+        with suppress(_Grew):
+            return (await lineage.commit(edit)).result
+    raise Unavailable(f"{lineage.chain.prefix}: it is being grown by others, too; try again")
 
 
 async def _ends(all_keys: list[PartitionKeys]) -> tuple[int, ...]:

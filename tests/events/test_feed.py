@@ -12,10 +12,12 @@ from lithify.events.feed import LINGER_MS, LOOK_MS, MARGIN_MS, Feed, Following
 from lithify.events.notices import CollectionEnded
 from lithify.events.stream import Asked, Cursor
 from lithify.events.types import Amount, Appended, Change, PartitionSealed
+from lithify.manifest.keys import TopicKeys
 from lithify.store.driver import Driver
-from lithify.store.errors import LithifyError, NotFound
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.port import Get, Request
 from tests.events.serving import Away, Scene, keys_of, told
+from tests.unreadable import UNREADABLE, Rewrite
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
 
@@ -59,6 +61,20 @@ def test_who_asks_for_a_part_gets_that_part(scene: Scene) -> None:
 def test_what_does_not_exist_cannot_be_followed(scene: Scene, asked: Asked) -> None:
     with pytest.raises(NotFound, match="does not exist here"):
         scene.server().follow(asked)
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_a_topic_that_cannot_be_read_is_not_told_as_missing(change: Rewrite, scene: Scene) -> None:
+    server = scene.server()
+    server.follow(Asked())
+    scene.topic.alter({"retention.ms": "1000000000"})
+    scene.topic.alter({"retention.ms": "2000000000"})
+    key = TopicKeys("t").config.key(2)
+    found = scene.store.get(key)
+    assert found is not None
+    scene.store.put(key, change(found.body))
+    with pytest.raises((Corrupt, InvalidRequest), match=key):
+        server.follow(Asked("t"))
 
 
 def test_who_was_refused_leaves_nothing_to_look_after(scene: Scene) -> None:

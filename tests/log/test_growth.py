@@ -1,6 +1,7 @@
 """Topics that grow: where their keys are then, and what scan and get say of them, whatever is compacted (RFC 0013)."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -11,18 +12,21 @@ from lithify.compactor.compactor import Compactor
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.catalog import live_topic, topic_lineage
+from lithify.manifest.catalog import alter_topic, live_topic, topic_lineage
 from lithify.manifest.codec import LaterFormat
 from lithify.manifest.compacted import CompactedState, compacted
+from lithify.manifest.keys import TopicKeys
 from lithify.manifest.model import GROWTHS_MAX
 from lithify.manifest.retention import floor_at
 from lithify.segment.partitioner import partition_for_key
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, Fenced, NotFound
 from lithify.store.memory import MemoryStore
+from lithify.store.port import Create
 from tests.clock import HandClock
 from tests.log.compaction import files_of
 from tests.log.conftest import TEN_SECONDS_MS
+from tests.slow import Slow
 from tests.unreadable import UNREADABLE, Rewrite
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
@@ -37,6 +41,10 @@ def key_of(*places: tuple[int, int]) -> bytes:
 AWAY_FOR_TWO = key_of((1, 0), (2, 1), (3, 1), (5, 0))
 KEYS = [*(b"%d" % number for number in range(8)), AWAY_FOR_TWO, key_of((1, 0), (2, 1), (3, 0))]
 KEYS += [key_of((2, 1), (3, 0), (4, 1)), key_of((2, 0), (3, 2), (4, 2), (5, 0))]
+
+
+def announces(request: Any) -> bool:
+    return isinstance(request, Create) and request.key == TopicKeys("t").config.key(2)
 
 
 def scanned(topic: Topic) -> dict[bytes | None, bytes | None]:
@@ -74,6 +82,24 @@ def test_a_topic_does_not_grow_while_nobody_knows_where_a_partition_ends(change:
     topic.alter(partitions=4)
     assert [growth.ends for growth in topic.key_places().growths] == [(0, 1), (1, 1, 0)]
     assert (scanned(topic), topic.get(returns)) == ({}, None)
+
+
+def test_two_who_grow_a_topic_at_once_bring_no_deleted_key_back(warehouse: Warehouse) -> None:
+    """1. Both have read where the partitions end. 2. A key is written, one grows the topic, and the key, which moved,
+    is deleted. 3. The other grows it further, and the key moves back."""
+    returns = key_of((2, 1), (3, 0), (4, 1))
+    topic = warehouse.create_topic("t", 2, CLEANED)
+    topic.append([Record(returns, b"v1")])
+    lineage = topic_lineage("t")
+    growing = alter_topic(lineage, warehouse.driver.run(live_topic(lineage, "t")), {}, 4)
+    other = Slow(warehouse, growing, announces)
+    topic.append([Record(returns, b"v2")])
+    warehouse.topic("t").alter(partitions=3)
+    warehouse.topic("t").append([Record(returns, None)])
+    other.end()
+    grown = warehouse.topic("t")
+    assert [growth.ends for growth in grown.key_places().growths] == [(0, 2), (1, 2, 0)]
+    assert (scanned(grown), grown.get(returns)) == ({}, None)
 
 
 def test_a_key_that_moved_is_shown_once_and_as_it_is_now(warehouse: Warehouse, clock: HandClock) -> None:

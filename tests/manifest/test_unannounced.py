@@ -1,7 +1,7 @@
 """What nobody announced: partitions of a creator that lost the race for a name, or died; of a growth that a deletion
 overtook. A sweep finds them, and nobody who is slow can announce them afterwards (P21, docs/rfcs/0005)."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,35 +19,14 @@ from lithify.manifest.model import FORMAT, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
-from lithify.store.port import Create, Put, Request
+from lithify.store.port import Create, Put
 from tests.interleave import World
 from tests.protocol.scene import Held, creates_in, segment
+from tests.slow import Slow
 from tests.unreadable import UNREADABLE, Rewrite
 
 GRACE_MS = 400_000
 LOSER_PARTITIONS = 5
-
-
-class Slow:
-    """A coroutine that stands still before the request that `until` names, and goes on when it is told to."""
-
-    def __init__(self, warehouse: Warehouse, coroutine: Coroutine[Any, Any, Any], until: Callable[[Any], bool]) -> None:
-        self._driver = warehouse.driver
-        self._coroutine = coroutine
-        self._request: Request[Any] = coroutine.send(None)
-        self.until(until)
-
-    def until(self, until: Callable[[Any], bool]) -> None:
-        while not until(self._request):
-            self._request = self._coroutine.send(self._driver.answer(self._request))
-
-    def end(self) -> Any:
-        """Raises what the coroutine raises."""
-        try:
-            while True:
-                self._request = self._coroutine.send(self._driver.answer(self._request))
-        except StopIteration as stop:
-            return stop.value
 
 
 def announces(request: Any) -> bool:
