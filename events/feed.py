@@ -152,8 +152,11 @@ class Feed:
             missed = () if behind is None else self._read_back(behind)
             nothing = cursor is None or (behind is not None and not missed)
             if asked.topic is not None and not scope.partitions and nothing:
-                missing = NotFound(f"{asked.name} does not exist here; check the name")
-                raise missing if scope.unread is None else scope.unread.error()
+                raise (
+                    scope.unread.error()
+                    if scope.unread
+                    else NotFound(f"{asked.name} does not exist here; check the name")
+                )
             undo.pop_all()
             return Following(self, scope, cursor if cursor is not None and behind is None else here, missed)
 
@@ -265,12 +268,8 @@ class Feed:
         since_ms = cursor.at_ms - MARGIN_MS
         found, unread = self._partitions(scope.asked, since_ms)
         with self._news:
-            if unread:
-                # SUBTLE! What an older version announced, and is over, is found once that can be read. But what is
-                # there now is followed already, from now on, and would not be found again: it is read back at once.
-                # Test: tests/events/test_feed.py
+            if unread:  # once that topic can be read, it is read from there on
                 scope.found_ms = min(scope.found_ms, cursor.at_ms)
-                found = dict.fromkeys(scope.partitions, since_ms) | found
             held = self._ring.holds(cursor)
             kept = {k for k in found if held and k in self._watched and self._watched[k].sequence <= cursor.sequence}
             if held and kept.issuperset(found):

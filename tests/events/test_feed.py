@@ -14,8 +14,8 @@ from lithify.events.stream import Asked, Cursor
 from lithify.events.types import Amount, Appended, Change, PartitionSealed
 from lithify.manifest.keys import TopicKeys
 from lithify.store.driver import Driver
-from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
-from lithify.store.port import Get, NewId, Now, Request
+from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
+from lithify.store.port import Get, Request
 from tests.events.serving import Away, Scene, keys_of, told
 from tests.unreadable import UNREADABLE, Rewrite
 
@@ -355,49 +355,3 @@ def test_a_server_that_closes_wakes_its_clients(scene: Scene) -> None:
         waiting = pool.submit(following.take, 600)
         server.close()
         assert waiting.result() == ()
-
-
-@pytest.mark.parametrize("asked", [Asked(), Asked("t")])
-def test_whichever_request_fails_as_a_client_comes_back_it_is_told_all_or_of_a_gap(asked: Asked) -> None:
-    """To another server, after a while, and after the topic was altered twice."""
-
-    def told_if_fails(number: int | None) -> tuple[set[str], bool]:
-        """What it is told, and whether so many requests were made."""
-        scene, made = Scene(), 0
-        following = scene.server().follow(asked)
-        cursor = following.cursor
-        for _ in range(2):
-            scene.wait(120_000)
-            scene.warehouse.topic("t").alter({"retention.ms": str(scene.clock.now_ms)})
-            scene.append(0)
-        scene.wait(600_000)
-
-        def fails(request: Request[Any]) -> bool:
-            nonlocal made
-            made += not isinstance(request, (NewId, Now))
-            return made - 1 == number and not isinstance(request, (NewId, Now))
-
-        away = Away(scene)
-        away.refuses = fails
-        server = Feed(away, threads=1)
-        while True:
-            try:
-                back = server.follow(asked, cursor)
-                break
-            except Unavailable:  # and comes again
-                continue
-        sent = list(back.take())
-        for _ in range(8):
-            scene.wait(15_000)
-            server.look()
-        sent += back.take()
-        return {each for each in told(sent) if not each.startswith(("Trouble", "Recovered"))}, made > (number or 0)
-
-    expected, _ = told_if_fails(None)
-    assert len(expected) >= 6
-    number, reached = 0, True
-    while reached:
-        found, reached = told_if_fails(number)
-        assert found == expected or "Gap" in found, f"request {number} failed"
-        number += 1
-    assert number > 20
