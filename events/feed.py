@@ -152,11 +152,8 @@ class Feed:
             missed = () if behind is None else self._read_back(behind)
             nothing = cursor is None or (behind is not None and not missed)
             if asked.topic is not None and not scope.partitions and nothing:
-                raise (
-                    scope.unread.error()
-                    if scope.unread
-                    else NotFound(f"{asked.name} does not exist here; check the name")
-                )
+                missing = NotFound(f"{asked.name} does not exist here; check the name")
+                raise missing if scope.unread is None else scope.unread.error()
             undo.pop_all()
             return Following(self, scope, cursor if cursor is not None and behind is None else here, missed)
 

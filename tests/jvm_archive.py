@@ -19,9 +19,9 @@ _QUICK = "-XX:TieredStopAtLevel=1"  # compiling quickly instead of well takes ha
 
 
 def jvm_options() -> str:
-    """For a JVM that runs Spark. One to which the archive does not fit goes on without it, and says nothing."""
+    """For a JVM that runs Spark, with spaces between. One that the archive does not fit does without it, in silence."""
     shared = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    return _QUICK + (shared if _ARCHIVE.exists() else "")
+    return _QUICK + (shared if _ARCHIVE.exists() and " " not in str(_ARCHIVE) else "")
 
 
 def work(session: "SparkSession") -> None:
