@@ -3,7 +3,10 @@
 import re
 from collections.abc import Callable
 
-__all__ = ["UNREADABLE", "Rewrite", "damaged", "later", "unsealed"]
+from lithify.store.port import Store
+from tests.interleave import World
+
+__all__ = ["UNREADABLE", "Rewrite", "damaged", "later", "rewrite", "rewrite_in", "unsealed"]
 
 Rewrite = Callable[[bytes], bytes]
 _FORMAT = re.compile(rb'"format":\d+')
@@ -24,3 +27,17 @@ def later(body: bytes) -> bytes:
 
 
 UNREADABLE: tuple[Rewrite, ...] = (damaged, later)
+
+
+def rewrite(store: Store, key: str, change: Rewrite) -> bytes:
+    """What was there before."""
+    found = store.get(key)
+    assert found is not None
+    store.put(key, change(found.body))
+    return found.body
+
+
+def rewrite_in(world: World, key: str, change: Rewrite) -> None:
+    """And leave its time as it is."""
+    body, modified_ms = world.objects[key]
+    world.objects[key] = (change(body), modified_ms)

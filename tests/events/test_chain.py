@@ -19,7 +19,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, Unavaila
 from lithify.store.port import Get, Head
 from tests.interleave import World
 from tests.protocol.scene import KEYS, Held, append, appends, claim, compact, new_partition
-from tests.unreadable import UNREADABLE, Rewrite, later
+from tests.unreadable import UNREADABLE, Rewrite, later, rewrite, rewrite_in
 
 HOUR_MS = 3_600_000
 
@@ -137,9 +137,7 @@ def test_a_file_of_a_later_release_is_a_gap() -> None:
     world = new_partition()
     chain, files = begun(world), PartitionFiles(KEYS)
     world.alone(appends(files, 3))
-    key = KEYS.manifest.key(3)
-    body, modified_ms = world.objects[key]
-    world.objects[key] = (later(body), modified_ms)
+    rewrite_in(world, KEYS.manifest.key(3), later)
     told = world.alone(chain.look())
     assert [type(event) for event in told] == [Gap]
     world.alone(appends(files, 1))
@@ -155,12 +153,10 @@ def test_an_older_version_of_a_topic_that_cannot_be_read_holds_the_topic_back(ch
     warehouse.delete_topic("t")
     warehouse.create_topic("t", 1, probe=False)
     key = TopicKeys("t").config.key(2)
-    found = warehouse.store.get(key)
-    assert found is not None
-    warehouse.store.put(key, change(found.body))
+    found = rewrite(warehouse.store, key, change)
     with pytest.raises((Corrupt, LaterFormat)):
         warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
-    warehouse.store.put(key, found.body)
+    warehouse.store.put(key, found)
     since = warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
     assert sorted(keys.partition for keys in since) == [0, 0, 1]
 

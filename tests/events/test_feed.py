@@ -17,7 +17,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.port import Get, Request
 from tests.events.serving import Away, Scene, keys_of, told
-from tests.unreadable import UNREADABLE, Rewrite
+from tests.unreadable import UNREADABLE, Rewrite, rewrite
 
 ENDED = CollectionEnded(swept=False, objects=1, bytes=2, waiting=0, failed=0)
 
@@ -70,9 +70,7 @@ def test_a_topic_that_cannot_be_read_is_not_told_as_missing(change: Rewrite, sce
     scene.topic.alter({"retention.ms": "1000000000"})
     scene.topic.alter({"retention.ms": "2000000000"})
     key = TopicKeys("t").config.key(2)
-    found = scene.store.get(key)
-    assert found is not None
-    scene.store.put(key, change(found.body))
+    rewrite(scene.store, key, change)
     with pytest.raises((Corrupt, InvalidRequest), match=key):
         server.follow(Asked("t"))
 

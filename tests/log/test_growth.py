@@ -27,7 +27,7 @@ from tests.clock import HandClock
 from tests.log.compaction import files_of
 from tests.log.conftest import TEN_SECONDS_MS
 from tests.slow import Slow
-from tests.unreadable import UNREADABLE, Rewrite
+from tests.unreadable import UNREADABLE, Rewrite, rewrite
 
 CLEANED = {"cleanup.policy": "compact", "delete.retention.ms": 1_000, "min.cleanable.dirty.ratio": 0}
 
@@ -72,13 +72,11 @@ def test_a_topic_does_not_grow_while_nobody_knows_where_a_partition_ends(change:
     topic.append([Record(returns, None)])
     keys = files_of(warehouse, "t", 1).keys
     key = keys.manifest.key(topic.partition(1).describe().manifest_id)
-    found = warehouse.store.get(key)
-    assert found is not None
-    warehouse.store.put(key, change(found.body))
+    found = rewrite(warehouse.store, key, change)
     with pytest.raises((Corrupt, LaterFormat)):
         warehouse.topic("t").alter(partitions=4)
     assert warehouse.topic("t").partitions == 3
-    warehouse.store.put(key, found.body)
+    warehouse.store.put(key, found)
     topic.alter(partitions=4)
     assert [growth.ends for growth in topic.key_places().growths] == [(0, 1), (1, 1, 0)]
     assert (scanned(topic), topic.get(returns)) == ({}, None)

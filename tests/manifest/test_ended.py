@@ -23,7 +23,7 @@ from lithify.store.port import Create, Put, RequestCounts
 from tests.interleave import World
 from tests.log.compaction import files_of
 from tests.protocol.scene import Held
-from tests.unreadable import UNREADABLE, Rewrite, damaged
+from tests.unreadable import UNREADABLE, Rewrite, damaged, rewrite
 
 GRACE_MS = 60_000
 PARTITIONS = 3
@@ -350,9 +350,7 @@ def test_an_older_version_that_cannot_be_read_is_named_and_stops_no_collection_a
     key = TopicKeys("again").config.key(2)
     town.warehouse.delete_topic("again")
     town.make("again")
-    body = town.warehouse.store.get(key)
-    assert body is not None
-    town.warehouse.store.put(key, change(body.body))
+    body = rewrite(town.warehouse.store, key, change)
     kind = "Corrupt" if change is damaged else "InvalidRequest"
     collector, collected = town.collector(), set[tuple[str, int | None]]()
     for sweep in (False, True, False, False):
@@ -366,5 +364,5 @@ def test_an_older_version_that_cannot_be_read_is_named_and_stops_no_collection_a
     keys = [found.key for found in town.warehouse.store.list("again/", None).objects]
     assert len([key for key in keys if "/segments/" in key]) == 1, "the record of the life before is gone"
     assert town.over() == set()
-    town.warehouse.store.put(key, body.body)
+    town.warehouse.store.put(key, body)
     town.collect(collector)

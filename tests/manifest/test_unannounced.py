@@ -23,7 +23,7 @@ from lithify.store.port import Create, Put
 from tests.interleave import World
 from tests.protocol.scene import Held, creates_in, segment
 from tests.slow import Slow
-from tests.unreadable import UNREADABLE, Rewrite
+from tests.unreadable import UNREADABLE, Rewrite, rewrite
 
 GRACE_MS = 400_000
 LOSER_PARTITIONS = 5
@@ -260,9 +260,7 @@ def test_what_cannot_be_read_stays_and_is_named_and_keeps_nothing_else(change: R
     town.make()
     keys = [found.key for found in town.objects("t/") if found.key.endswith("1.manifest")]
     loser = next(key for key in keys if "/00003/" in key)
-    whole = town.warehouse.store.get(loser)
-    assert whole is not None
-    town.warehouse.store.put(loser, change(whole.body))
+    rewrite(town.warehouse.store, loser, change)
     town.now_ms += 2 * GRACE_MS
     report = town.collector.run_once(sweep=True)
     assert [loser in part.fault.message for part in report.partitions if part.fault] == [True]
@@ -273,19 +271,15 @@ def test_what_cannot_be_read_stays_and_is_named_and_keeps_nothing_else(change: R
 def test_what_cannot_be_read_is_as_old_as_it_is_and_costs_no_version(change: Rewrite, town: Town) -> None:
     """A creator of a later release has made its partitions, and not announced them yet."""
     creator = town.slow_creator()
-    whole: dict[str, bytes] = {}
-    for each in town.objects("t/"):
-        found = town.warehouse.store.get(each.key)
-        assert found is not None
-        whole[each.key] = found.body
-        town.warehouse.store.put(each.key, change(found.body))
+    store = town.warehouse.store
+    whole = {each.key: rewrite(store, each.key, change) for each in list(town.objects("t/"))}
     for wait_ms in (5, 2 * GRACE_MS, 2 * GRACE_MS):
         town.now_ms += wait_ms
         report = town.collector.run_once(sweep=True)
         assert {part.fault is not None for part in report.partitions} == {True}
         assert town.warehouse.driver.run(topic_lineage("t").refresh()).number == 0
     for key, body in whole.items():
-        town.warehouse.store.put(key, body)
+        store.put(key, body)
     assert creator.end().topic == "t"
 
 

@@ -25,7 +25,7 @@ from tests.protocol.scene import (
     new_partition,
     upload,
 )
-from tests.unreadable import UNREADABLE, Rewrite, unsealed
+from tests.unreadable import UNREADABLE, Rewrite, rewrite_in, unsealed
 
 
 async def grow(files: PartitionFiles, epoch: int, commits: int) -> None:
@@ -348,9 +348,7 @@ def test_a_number_that_has_successors_stops_nobody_who_knows_an_earlier_one(chan
     world, quick, warm = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
     seen = world.alone(warm.head()).id
     world.alone(appends(quick, 4))
-    key = KEYS.manifest.key(seen + 1)
-    body, modified_ms = world.objects[key]
-    world.objects[key] = (change(body), modified_ms)
+    rewrite_in(world, KEYS.manifest.key(seen + 1), change)
     world.alone(appends(warm, 1))
     assert world.alone(PartitionFiles(KEYS).head()).id == seen + 5
 
@@ -366,9 +364,7 @@ def test_what_becomes_of_a_dead_number_stops_nobody_who_knows_an_earlier_one(cha
     pin = world.alone(quick.manifest.commit(CreateCheckpoint("a", "a", None))).version.number
     assert pin == warm.manifest.seen.number + 1
     collected(world, quick, epoch)
-    key = KEYS.manifest.key(pin)
-    body, modified_ms = world.objects[key]
-    world.objects[key] = (change(body), modified_ms)
+    rewrite_in(world, KEYS.manifest.key(pin), change)
     assert KEYS.manifest.key(pin + 1) not in world.objects
     assert world.alone(warm.head()) == world.alone(quick.head())
     world.alone(appends(warm, 1))

@@ -12,7 +12,7 @@ from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import CommitUnknown
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, appends, claim, compact, new_partition, segment, upload
-from tests.unreadable import UNREADABLE, Rewrite
+from tests.unreadable import UNREADABLE, Rewrite, rewrite_in
 
 
 def compacted() -> tuple[World, PartitionFiles, int]:
@@ -94,9 +94,7 @@ def test_an_older_boundary_that_cannot_be_read_only_makes_collection_wait(change
     world.alone(collect(files, GRACE_MS))
     moved = boundary(world, files)
     assert (moved, world.alone(files.boundary.refresh()).number) == (head - 1, 2)
-    key = KEYS.boundary.key(1)
-    body, modified_ms = world.objects[key]
-    world.objects[key] = (change(body), modified_ms)
+    rewrite_in(world, KEYS.boundary.key(1), change)
     world.now_ms += GRACE_MS // 2
     for work in (collect(files, GRACE_MS), sweep(files, GRACE_MS)):
         assert world.alone(work).boundary == moved

@@ -15,7 +15,7 @@ from lithify.store.errors import SnapshotExpired
 from lithify.store.port import Create, Get
 from tests.protocol.days import Partition, put
 from tests.protocol.scene import GRACE_MS, KEYS, L0_MAX, Held, creates_manifest, job, replacing, segment
-from tests.unreadable import UNREADABLE, Rewrite
+from tests.unreadable import UNREADABLE, Rewrite, rewrite_in
 
 
 class Stalled:
@@ -122,9 +122,7 @@ def test_a_manifest_is_shown_though_the_boundary_cannot_be_read(change: Rewrite)
     partition = Partition()
     partition.day()
     world, number = partition.world, partition.head.id
-    key = KEYS.boundary.key(world.alone(partition.files.boundary.refresh()).number)
-    body, modified_ms = world.objects[key]
-    world.objects[key] = (change(body), modified_ms)
+    rewrite_in(world, KEYS.boundary.key(world.alone(partition.files.boundary.refresh()).number), change)
     shown = world.alone(PartitionFiles(KEYS).shown(number))
     assert shown is not None
     assert shown.number == number
