@@ -19,7 +19,7 @@ from lithify.manifest.partition import File, PartitionFiles
 from lithify.store.listing import pages
 from lithify.store.port import Now
 
-__all__ = ["FILES_MAX", "FollowedChain", "followed", "partitions_since", "topics_since"]
+__all__ = ["FILES_MAX", "FollowedChain", "Since", "followed", "partitions_since", "topics_since"]
 
 FILES_MAX = 1_000  # of one chain, read at once; where there are more, the rest is a gap
 READS_MAX = 2  # of a damaged file: a reply may be damaged on its way
@@ -178,15 +178,27 @@ async def topics_since(known: Known, since_ms: int) -> list[str]:
     return [*awake, *late.intersection(resting)]
 
 
-async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> dict[PartitionKeys, int]:
-    """The partitions that a topic has, or had since `since_ms`, and from when on each is news: those announced since
-    then from their beginning. Costs one GET if nothing has changed since. Raises what a version in between that
-    cannot be read raises: without it nobody knows what it announced."""
+class Since(NamedTuple):
+    """The partitions that a topic has, or had since some time, and from when on each is news. `unreadable`: the newest
+    version in between that nobody can read; what it alone announced is not among them. 0: there is none."""
+
+    partitions: dict[PartitionKeys, int]
+    unreadable: int = 0
+
+
+async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> Since:
+    """Those announced since `since_ms` are news from their beginning. Costs one GET if nothing has changed since.
+    Raises what the newest version raises that cannot be read."""
     found: dict[PartitionKeys, int] = {}
+    unreadable = 0
     version: Version[TopicFile] | None = await lineage.refresh()
-    while version is not None and version.value is not None:
-        old = _seen_ms(version) < since_ms
-        if not version.value.deleted:  # of a life that ended since, the version before tells
-            found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
-        version = None if old or version.number == 1 else await lineage.read(version.number - 1)
-    return found
+    while version is not None and version.number:
+        old = False
+        if version.value is None:
+            unreadable = unreadable or version.number
+        else:
+            old = _seen_ms(version) < since_ms
+            if not version.value.deleted:  # of a life that ended since, the version before tells
+                found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
+        version = None if old or version.number == 1 else await lineage.glance(version.number - 1)
+    return Since(found, unreadable)

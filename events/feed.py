@@ -10,16 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from lithify.events.chain import FollowedChain, followed, partitions_since, topics_since
+from lithify.events.chain import FollowedChain, followed
+from lithify.events.finding import Finder
+from lithify.events.notices import Gap
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
 from lithify.events.types import Change, Event
 from lithify.manifest.ages import young
-from lithify.manifest.catalog import topic_lineage
-from lithify.manifest.commit import Lineage
-from lithify.manifest.ended import Known
 from lithify.manifest.keys import PartitionKeys
-from lithify.manifest.model import TopicFile
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
@@ -41,8 +39,9 @@ B = TypeVar("B")
 class _Scope:
     """What some clients follow, and which partitions that is."""
 
-    def __init__(self, asked: Asked, now_ms: int) -> None:
+    def __init__(self, asked: Asked, now_ms: int, sequence: int) -> None:
         self.asked = asked
+        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
         self.clients = 0
         self.left_ms = 0  # when the last client has gone; as the next, by the clock for spans
         self.looked_ms: int | None = None
@@ -65,7 +64,7 @@ class _Behind(NamedTuple):
     cursor: Cursor  # where the client is
     here: Cursor  # where the ring goes on for it
     places: dict[PartitionKeys, tuple[int, list[FollowedChain] | None]]  # to read back since when; None: not followed
-    told: list[Event]  # what the ring has of the rest
+    told: list[Event]  # what cannot be read back, and what the ring has of the rest
 
 
 class Feed:
@@ -75,8 +74,7 @@ class Feed:
         self._driver = driver
         self._threads = threads
         self._reading = threading.Lock()  # held over requests: one round, or one client that is let in, at a time
-        self._known = Known()
-        self._topics: dict[str, Lineage[TopicFile]] = {}
+        self._skipped: dict[str, int] = {}  # the last version of each topic that was told to be unreadable
         self._news = threading.Condition()  # guards all that follows; never held over a request
         self._ring = Ring(driver.answer(NewId()), ring_max)
         self._at_ms = 0  # every change that a client follows and that could be read before this is in the ring
@@ -84,6 +82,7 @@ class Feed:
         self._watched: dict[PartitionKeys, _Watched] = {}
         self._woken = self._closed = False
         self._troubles = Troubles(self._add)
+        self._finder = Finder(driver, self._troubles)
 
     def run(self) -> None:
         """Look every two seconds, and at once where `sink` was told of a change, until `close`. While nobody follows,
@@ -181,7 +180,7 @@ class Feed:
     def _enter(self, asked: Asked) -> _Scope:
         now_ms = self._driver.now_ms()
         with self._news:
-            scope = self._scopes.setdefault(asked, _Scope(asked, now_ms))
+            scope = self._scopes.setdefault(asked, _Scope(asked, now_ms, self._ring.last + 1))
             scope.clients += 1
             self._woken = True
             self._news.notify_all()
@@ -206,44 +205,25 @@ class Feed:
         now_ms = self._driver.now_ms()
         # Of other clients too: what is new to any of them is read from its beginning, for all.
         since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in self._scopes.values())
-        found, unread = self._partitions(scope.asked, since_ms)
-        gone = scope.partitions.difference(found)
+        found = self._finder.partitions(scope.asked, since_ms)
+        for topic, number in found.unreadable.items():
+            if number > self._skipped.get(topic, 0):
+                self._skipped[topic] = number
+                self._add(_gap(topic, now_ms))
+        gone = scope.partitions.difference(found.partitions)
         ended = {keys for keys in gone if self._watched[keys].chains[0].ended(now_ms - LINGER_MS)}
         with self._news:
-            for keys, from_ms in found.items():
+            for keys, from_ms in found.partitions.items():
                 # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
                 # 3. It comes back: 7 is still the last. So whoever has all up to the last may have missed something.
                 # Test: tests/events/test_feed.py
                 if keys not in self._watched:
                     sequence = self._ring.last + 1 if from_ms else 0
                     self._watched[keys] = _Watched(keys, from_ms, sequence)
-            scope.partitions = scope.partitions.union(found) - ended
+            scope.partitions = scope.partitions.union(found.partitions) - ended
             scope.looked_ms = self._driver.monotonic_ms()
-            scope.found_ms = scope.found_ms if unread else now_ms
-            scope.unread = unread
-
-    def _partitions(self, asked: Asked, since_ms: int) -> tuple[dict[PartitionKeys, int], Fault | None]:
-        """Those that are or were asked for since then, and from when on each is news. And why a topic could not be
-        read, if one could not."""
-        names = [asked.topic] if asked.topic is not None else self._names(since_ms)
-        found: dict[PartitionKeys, int] = {}
-        unread: Fault | None = None
-        for name in names:
-            lineage = self._topics.setdefault(name, topic_lineage(name))
-            known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
-            self._troubles.tell("topic skipped", known, name)
-            if isinstance(known, Fault):
-                unread = known
-            else:
-                found.update({keys: from_ms for keys, from_ms in known.items() if asked.covers(keys)})
-        return found, unread
-
-    def _names(self, since_ms: int) -> list[str]:
-        names = attempt(lambda: self._driver.run(topics_since(self._known, since_ms)))
-        self._troubles.tell("topics not listed", names)
-        if isinstance(names, Fault):
-            raise names.error()
-        return names
+            scope.found_ms = scope.found_ms if found.unread else now_ms
+            scope.unread = next(iter(found.unread.values()), None)
 
     def _look_at(self, watched: Iterable[_Watched]) -> None:
         all_watched = tuple(watched)
@@ -257,19 +237,27 @@ class Feed:
             self._at_ms = min((*times, *(scope.found_ms for scope in self._scopes.values())), default=self._at_ms)
 
     def _look_at_one(self, watched: _Watched) -> None:
-        for event in self._read(watched.keys, watched.chains, lambda chain: chain.look(), gaps=False):
+        for event in self._read(watched.keys, watched.chains, lambda chain: chain.look()):
             self._add(event)
 
     def _behind(self, scope: _Scope, cursor: Cursor) -> _Behind | None:
-        """Where to read what the client at `cursor` has not, up to here; None: it is all in the ring."""
-        since_ms = cursor.at_ms - MARGIN_MS
-        found, unread = self._partitions(scope.asked, since_ms)
+        """Where to read what the client at `cursor` has not, up to here; None: it is all in the ring.
+
+        SUBTLE! What it missed of a topic that cannot be read is a gap, told at once. 1. We note that this is to be read
+        back once it can be. 2. Another client finds that topic, from its own time on, for the ring. 3. To us nothing
+        is told of what came before. Test: tests/events/test_feed_refused.py
+        """
         with self._news:
-            if unread:  # once that topic can be read, it is read from there on
-                scope.found_ms = min(scope.found_ms, cursor.at_ms)
+            held = self._ring.holds(cursor)
+            if held and scope.sequence <= cursor.sequence:
+                return None
+        now_ms = self._driver.now_ms()
+        read = self._finder.partitions(scope.asked, cursor.at_ms - MARGIN_MS)
+        found, gaps = read.partitions, [_gap(topic, now_ms) for topic in (*read.unread, *read.unreadable)]
+        with self._news:
             held = self._ring.holds(cursor)
             kept = {k for k in found if held and k in self._watched and self._watched[k].sequence <= cursor.sequence}
-            if held and kept.issuperset(found):
+            if held and kept.issuperset(found) and not gaps:
                 return None
             rest = self._ring.after(cursor.sequence) if held else ()
             told = [e for _, e in rest if scope.asked.takes(e) and (not isinstance(e, Change) or _keys(e) in kept)]
@@ -280,7 +268,7 @@ class Feed:
                 if keys not in kept
             }
             here = Cursor(self._ring.server, self._ring.last, self._at_ms)
-        return _Behind(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, told)
+        return _Behind(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, [*gaps, *told])
 
     # What makes requests while others look, follow and begin
 
@@ -292,25 +280,26 @@ class Feed:
 
     def _back(self, keys: PartitionKeys, since_ms: int, chains: list[FollowedChain] | None) -> list[Event]:
         if chains is None:
-            return self._read(keys, followed(keys, since_ms), lambda chain: chain.look(), gaps=True)
-        return self._read(keys, chains, lambda chain: chain.back(since_ms), gaps=True)
+            now_ms = self._driver.now_ms()
+            chains = [*followed(keys, since_ms)]
+            return self._read(keys, chains, lambda chain: chain.look(), lambda chain: chain.gap(0, now_ms))
+        return self._read(keys, chains, lambda chain: chain.back(since_ms), lambda chain: chain.gap())
 
     def _read(
         self,
         keys: PartitionKeys,
         chains: Iterable[FollowedChain],
         read: Callable[[FollowedChain], Coroutine[Request[Any], Any, list[Event]]],
-        *,
-        gaps: bool,
+        gap: Callable[[FollowedChain], Event] | None = None,
     ) -> list[Event]:
-        """What `read` finds in each chain; where it fails nothing, or a gap."""
+        """What `read` finds in each chain; where it fails nothing, or `gap`."""
         told: list[Event] = []
         fault: Fault | None = None
         for chain in chains:
             events = attempt(lambda chain=chain: self._driver.run(read(chain)))
             if isinstance(events, Fault):
                 fault = events
-                told += [chain.gap()] if gaps else []
+                told += [] if gap is None else [gap(chain)]
             else:
                 told += events
         self._troubles.tell("changes not read", fault, keys.topic, keys.partition, keys.topic_id)
@@ -324,7 +313,8 @@ class Feed:
             kept = {keys for scope in self._scopes.values() for keys in scope.partitions}
             self._watched = {keys: each for keys, each in self._watched.items() if keys in kept}
             if not self._scopes:
-                self._topics.clear()
+                self._finder.forget()
+                self._skipped.clear()
 
     def _begun(self, keys: PartitionKeys) -> bool:
         return all(chain.begun for chain in self._watched[keys].chains)
@@ -364,6 +354,10 @@ class Following:
 
     def close(self) -> None:
         self._feed.leave(self._scope)
+
+
+def _gap(topic: str, now_ms: int) -> Gap:
+    return Gap(topic=topic, chain=None, number=0, from_ms=now_ms)
 
 
 def _keys(change: Change) -> PartitionKeys:

@@ -102,8 +102,10 @@ class CollectionEnded(Event, frozen=True, kw_only=True):
 
 class Gap(Event, frozen=True, kw_only=True):
     """Of a stream: changes of this chain are missing, because their files are gone, damaged or too many to read back.
-    Known are those of files after `number`, that is, since `from_ms`. Whoever keeps a state by them reads it anew."""
+    Known are those of files after `number`, that is, since `from_ms`; if `number` is 0, only the time is known. With no
+    partition, changes of any chain of the topic are missing: which partitions it had could not be read. Whoever keeps a
+    state by them reads it anew."""
 
-    chain: ChainName
+    chain: ChainName | None
     number: int
     from_ms: int

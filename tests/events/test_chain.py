@@ -145,8 +145,8 @@ def test_a_file_of_a_later_release_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize("change", UNREADABLE)
-def test_an_older_version_of_a_topic_that_cannot_be_read_holds_the_topic_back(change: Rewrite) -> None:
-    """Nobody knows which partitions it announced, and their events would be left out for good."""
+def test_an_older_version_of_a_topic_that_nobody_can_read_is_told_of(change: Rewrite) -> None:
+    """Nobody knows which partitions it announced."""
     warehouse = lithify.open(f"memory://{new_id()}")
     topic = warehouse.create_topic("t", 1, probe=False)
     topic.alter(partitions=2)
@@ -154,11 +154,14 @@ def test_an_older_version_of_a_topic_that_cannot_be_read_holds_the_topic_back(ch
     warehouse.create_topic("t", 1, probe=False)
     key = TopicKeys("t").config.key(2)
     found = rewrite(warehouse.store, key, change)
-    with pytest.raises((Corrupt, LaterFormat)):
-        warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
+    since = warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
+    assert (sorted(keys.partition for keys in since.partitions), since.unreadable) == ([0, 0], 2)
     warehouse.store.put(key, found)
     since = warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
-    assert sorted(keys.partition for keys in since) == [0, 0, 1]
+    assert (sorted(keys.partition for keys in since.partitions), since.unreadable) == ([0, 0, 1], 0)
+    rewrite(warehouse.store, TopicKeys("t").config.key(4), change)
+    with pytest.raises((Corrupt, LaterFormat)):
+        warehouse.driver.run(partitions_since(topic_lineage("t"), 0))
 
 
 @pytest.mark.parametrize("lasting", [False, True])

@@ -69,7 +69,7 @@ def test_a_topic_that_cannot_be_read_is_not_told_as_missing(change: Rewrite, sce
     server.follow(Asked())
     scene.topic.alter({"retention.ms": "1000000000"})
     scene.topic.alter({"retention.ms": "2000000000"})
-    key = TopicKeys("t").config.key(2)
+    key = TopicKeys("t").config.key(3)
     rewrite(scene.store, key, change)
     with pytest.raises((Corrupt, InvalidRequest), match=key):
         server.follow(Asked("t"))

@@ -75,7 +75,9 @@ def test_topics_that_cannot_be_found_hold_the_cursors_back(
     assert sorted(told(following.take())) == ["PartitionCreated 0:1", "Recovered"]
 
 
-def test_a_topic_that_could_not_be_read_at_the_beginning_is_read_from_the_cursor_on(scene: Scene) -> None:
+def test_what_came_in_a_topic_that_could_not_be_read_at_the_beginning_is_a_gap_and_what_comes_is_told(
+    scene: Scene,
+) -> None:
     cursor = scene.server().follow().cursor
     scene.wait(5)
     scene.append(0)
@@ -84,10 +86,16 @@ def test_a_topic_that_could_not_be_read_at_the_beginning_is_read_from_the_cursor
     server = Feed(driver, threads=1)
     driver.refuses = reads("t/config/")
     following = server.follow(cursor=cursor)
+    sent = following.take()
+    assert told(sent) == ["Gap"]
+    assert [(e.topic, e.partition, e.chain, e.number, e.from_ms) for _, e in sent if isinstance(e, Gap)] == [
+        ("t", None, None, 0, scene.clock.now_ms)
+    ]
+    scene.append(1)
     driver.refuses = lambda _: False
     scene.wait(MARGIN_MS)
     server.look()
-    assert "Appended 0:2" in told(following.take())
+    assert told(following.take()) == ["Recovered", "Appended 1:2"], "its trouble came before the client"
 
 
 @pytest.mark.parametrize("followed", [False, True])
@@ -105,6 +113,19 @@ def test_what_cannot_be_read_back_is_a_gap(scene: Scene, followed: bool) -> None
     sent = server.follow(cursor=cursor).take()
     assert {"Gap", "Appended 1:2"} <= set(told(sent))
     assert [(e.partition, e.chain) for _, e in sent if isinstance(e, Gap)] == [(0, "manifest")]
+
+
+def test_what_nobody_follows_and_cannot_be_read_back_is_a_gap_up_to_now(scene: Scene) -> None:
+    cursor = scene.server().follow().cursor
+    scene.append(0)
+    scene.warehouse.delete_topic("t")
+    scene.wait(5 * MARGIN_MS)
+    driver = Away(scene)
+    driver.refuses = reads("/00000/manifest/")
+    sent = Feed(driver, threads=1).follow(cursor=cursor).take()
+    assert "PartitionSealed 1:2" in told(sent)
+    (gap,) = [event for _, event in sent if isinstance(event, Gap)]
+    assert (gap.partition, gap.chain, gap.number, gap.from_ms) == (0, "manifest", 0, scene.clock.now_ms)
 
 
 def test_what_a_slow_creator_made_long_before_it_announced_the_topic_is_told(scene: Scene) -> None:

@@ -1,18 +1,20 @@
 """A stream of events that is cut anywhere, and continued at any server, has every change once repeated ids are removed
 (docs/rfcs/0018, Events): with compactions, collections, topics that come, grow and go, clocks that jump, and requests
-that fail.
+that fail, other clients that come and go, and versions of topics that nobody can read any more.
 
 The oracle is every numbered file that was ever created, as the store was asked to create it. A change may be missing
 only where the stream reported a gap; where its topic was deleted, also if its file or the one before it is gone, or if
-it came after the partition was sealed.
+it came after the partition was sealed. A gap needs a reason: files that are gone, or that could not be read.
 
 Tried, and caught in the first 80 histories: whoever has the ring's last sequence has missed nothing; a cursor that goes
-on while the backlog is sent; a ring that is believed to hold what has left it; topics that are over are not read back.
+on while the backlog is sent; a ring that is believed to hold what has left it; topics that are over are not read back;
+what a client missed of a topic that cannot be read is left for later.
 """
 
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,18 +28,20 @@ from lithify.events.types import Change
 from lithify.gc.collector import Collector
 from lithify.log.record import Record
 from lithify.log.warehouse import Warehouse
-from lithify.manifest.codec import decode
+from lithify.manifest.codec import LaterFormat, decode
 from lithify.manifest.jobs import CompactorState
-from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.keys import PartitionKeys, TopicKeys
 from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.partition import File
 from lithify.store.apart import attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import NotFound, Unavailable
 from lithify.store.memory import MemoryStore
-from lithify.store.port import NewId, Outcome, Request
+from lithify.store.port import NewId, Now, Outcome, Request, Together
+from lithify.store.side_by_side import one_after_the_other
 from tests.clock import HandClock
 from tests.everyday import seeds
+from tests.unreadable import later, rewrite
 
 TOPICS = ("a", "b")
 CONFIG = {"cleanup.policy": "compact", "l0.segments.tier": "2"}
@@ -45,6 +49,8 @@ KINDS: dict[str, type[Manifest] | type[CompactorState]] = {"manifest": Manifest,
 RING = 12
 GRACE_MS = 120_000
 CHUNK = 25
+FAILING = ("!", "!!", "!!!", "!.!", "!!!!", "!..!!", "!!!!!!", "!...!")  # of which requests in a row
+OTHERS = (Asked(), Asked("a"), Asked("b"), Asked("a", 0))
 
 Chain = tuple[str, str, int, str]  # topic, topic id, partition, "manifest" or "compactor"
 
@@ -55,6 +61,7 @@ class Recording(MemoryStore):
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock=clock)
         self.files: dict[Chain, dict[int, File]] = {}
+        self.created_ms: dict[tuple[Chain, int], int] = {}
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
         outcome = super().create(key, body, frees)
@@ -63,21 +70,28 @@ class Recording(MemoryStore):
             number = int(parts[4].partition(".")[0])
             chain = (parts[0], parts[1], int(parts[2]), parts[3])
             self.files.setdefault(chain, {})[number] = decode(KINDS[parts[3]], body, key, number)
+            self.created_ms[chain, number] = self.now()
         return outcome
 
 
 class Failing(Driver):
-    """Of whose requests the next few fail."""
+    """Of whose requests some of the next few fail."""
 
     def __init__(self, store: MemoryStore, clock: HandClock) -> None:
         super().__init__(store)
-        self.failures = 0
+        self.coming = ""  # of the next requests: "!" fails
+        self.failed: set[str] = set()  # keys
         self.monotonic_ms = clock
         answer = self.answer
 
         def answer_or_fail(request: Request[Any]) -> Any:
-            if self.failures and not isinstance(request, NewId):
-                self.failures -= 1
+            if isinstance(request, Together):
+                return tuple(one_after_the_other([partial(answer_or_fail, each) for each in request.requests]))
+            if isinstance(request, NewId | Now):
+                return answer(request)
+            fails, self.coming = self.coming[:1] == "!", self.coming[1:]
+            if fails:
+                self.failed.add(getattr(request, "key", ""))
                 raise Unavailable("the store is away")
             return answer(request)
 
@@ -97,7 +111,7 @@ class Client:
 
     def connect(self, feed: Feed) -> None:
         self.cut()
-        with suppress(Unavailable, NotFound):
+        with suppress(Unavailable, NotFound, LaterFormat):
             self.following = feed.follow(self.asked, self.cursor)
             self.connected += 1
             self.cursor = self.cursor or self.following.cursor
@@ -134,6 +148,8 @@ class World:
         self.compactor = Compactor(self.warehouse, engine="local", events=self.feeds[0].sink)
         self.collector = Collector(self.warehouse, grace_ms=GRACE_MS, events=self.feeds[0].sink)
         self.client = Client(asked)
+        self.others: list[Following] = []
+        self.spoilt: set[str] = set()  # topics
         self.create(0)
         for _ in range(2):
             self.append(0)
@@ -153,7 +169,7 @@ class World:
         attempt(lambda: self.warehouse.create_topic(TOPICS[which], 2, CONFIG, probe=False))
 
     def in_topic(self, which: int, do: Callable[[Any], object]) -> None:
-        with suppress(NotFound):
+        with suppress(NotFound, LaterFormat):
             do(self.warehouse.topic(TOPICS[which]))
 
     def compact(self, _: int) -> None:
@@ -171,8 +187,24 @@ class World:
     def look_where_woken(self, _: int) -> None:
         self.feeds[0].look_where_woken()
 
-    def fail(self, requests: int) -> None:
-        self.servers[requests % 2].failures = requests
+    def fail(self, drawn: int) -> None:
+        self.servers[drawn % 2].coming = "." * (drawn // 2 % 9) + FAILING[drawn % len(FAILING)]
+
+    def spoil(self, which: int) -> None:
+        """A version of a topic that is not the newest cannot be read any more."""
+        chain = TopicKeys(TOPICS[which]).config
+        numbers = sorted(chain.number(each.key) or 0 for each in self.store.list(chain.prefix).objects)
+        if len(numbers) > 1:
+            rewrite(self.store, chain.key(numbers[-2]), later)
+            self.spoilt.add(TOPICS[which])
+
+    def other(self, server: int) -> None:
+        """Another client comes, and the one before it goes."""
+        for each in self.others:
+            each.close()
+        self.others.clear()
+        with suppress(Unavailable, NotFound, LaterFormat):
+            self.others.append(self.feeds[server % 2].follow(OTHERS[server // 2]))
 
     def take(self, _: int) -> None:
         self.client.take()
@@ -185,7 +217,7 @@ class World:
 
     def end(self) -> None:
         for server in self.servers:
-            server.failures = 0
+            server.coming = ""
         if self.client.following is None:
             self.connect(1)
         for _ in range(2):
@@ -200,10 +232,11 @@ class World:
         for change in self.client.changes:
             assert got.setdefault(change.id, change) == change
         numbers = dict(self.begins)
-        gaps = {chain_of(gap) for gap in self.client.gaps}
+        gaps = {chain_of(gap) for gap in self.client.gaps if gap.partition is not None}
+        topics = {gap.topic for gap in self.client.gaps if gap.partition is None}
         for change in got.values():  # by when each came first
             chain = chain_of(change)
-            if change.number > self.begins.get(chain, 0) and chain not in gaps:
+            if change.number > self.begins.get(chain, 0) and chain not in gaps and chain[0] not in topics:
                 assert change.number >= numbers.get(chain, 0), f"{change.id} comes late"
                 numbers[chain] = change.number
         for chain, files in self.store.files.items():
@@ -216,11 +249,22 @@ class World:
                 if missing and number > self.begins.get(chain, 0):
                     assert self.may_miss(chain, number), missing
         for gap in self.client.gaps:
-            assert gap.number <= self.boundary(chain_of(gap)) + 1, gap
+            assert self.has_a_reason(gap), gap
+
+    def has_a_reason(self, gap: Gap) -> bool:
+        """A gap that no request and no file explains would be told of what is there."""
+        failed = {key for server in self.servers for key in server.failed}
+        if gap.partition is None:
+            return gap.topic in self.spoilt or any(key.startswith(f"{gap.topic}/config/") for key in failed)
+        keys = PartitionKeys(gap.topic, gap.topic_id, gap.partition)
+        return any(key.startswith(keys.root) for key in failed) or 0 < gap.number <= self.boundary(chain_of(gap)) + 1
 
     def may_miss(self, chain: Chain, number: int) -> bool:
-        if any(chain_of(gap) == chain and gap.number >= number for gap in self.client.gaps):
-            return True
+        created_ms = self.store.created_ms[chain, number]
+        for gap in self.client.gaps:
+            of_it = gap.topic == chain[0] if gap.partition is None else chain_of(gap) == chain
+            if of_it and (number <= gap.number or (gap.number == 0 and created_ms <= gap.from_ms)):
+                return True
         manifests = self.store.files[*chain[:3], "manifest"].values()
         sealed = next((each for each in manifests if isinstance(each, Manifest) and each.sealed), None)
         if sealed is None:
@@ -242,6 +286,7 @@ class World:
 
 def chain_of(event: Change | Gap) -> Chain:
     assert event.partition is not None
+    assert event.chain is not None
     return event.topic, event.topic_id, event.partition, event.chain
 
 
@@ -258,15 +303,24 @@ STEPS: list[tuple[Callable[[World, int], None], int, Sequence[int]]] = [
     (World.create, 2, (0, 1, 1)),
     (World.delete, 1, (0, 1, 1)),
     (World.grow, 1, (0, 1)),
-    (World.fail, 1, (1, 2, 3, 4, 6)),
+    (World.fail, 2, range(1_000)),
+    (World.spoil, 1, (0, 1)),
+    (World.other, 2, range(2 * len(OTHERS))),
     (World.wait, 6, (1, 3, 11, 61, 130, 1_000)),
 ]
+
+
+ALL_TROUBLES = {World.fail, World.spoil}
+# Of a history. What is a gap hides what follows it, so most histories have few reasons for one.
+TROUBLES = [set(), {World.fail}, {World.fail}, {World.spoil}]
 
 
 def history(seed: int) -> World:
     dice = random.Random(seed)
     world = World(dice.choice([Asked(), Asked(), Asked("a"), Asked("a", 1)]))
-    for do, _, numbers in dice.choices(STEPS, [weight for _, weight, _ in STEPS], k=dice.randrange(20, 120)):
+    troubles = dice.choice(TROUBLES)
+    steps = [step for step in STEPS if step[0] not in ALL_TROUBLES or step[0] in troubles]
+    for do, _, numbers in dice.choices(steps, [weight for _, weight, _ in steps], k=dice.randrange(20, 120)):
         do(world, dice.choice(numbers))
     world.end()
     return world

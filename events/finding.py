@@ -1,0 +1,59 @@
+"""Which partitions there are to follow (docs/rfcs/0018, Events)."""
+
+from typing import NamedTuple
+
+from lithify.events.chain import partitions_since, topics_since
+from lithify.events.stream import Asked
+from lithify.events.troubles import Troubles
+from lithify.manifest.catalog import topic_lineage
+from lithify.manifest.commit import Lineage
+from lithify.manifest.ended import Known
+from lithify.manifest.keys import PartitionKeys
+from lithify.manifest.model import TopicFile
+from lithify.store.apart import Fault, attempt
+from lithify.store.driver import Driver
+
+__all__ = ["Finder", "Found"]
+
+
+class Found(NamedTuple):
+    partitions: dict[PartitionKeys, int]  # from when on each is news
+    unread: dict[str, Fault]  # topics whose partitions could not be read
+    unreadable: dict[str, int]  # topics with a version in between that nobody can read, and the newest such
+
+
+class Finder:
+    """One thread at a time. Troubles are told once."""
+
+    def __init__(self, driver: Driver, troubles: Troubles) -> None:
+        self._driver = driver
+        self._troubles = troubles
+        self._known = Known()
+        self._topics: dict[str, Lineage[TopicFile]] = {}
+
+    def partitions(self, asked: Asked, since_ms: int) -> Found:
+        """Those that are or were asked for since then. Raises what the listing of topics raises."""
+        names = [asked.topic] if asked.topic is not None else self._names(since_ms)
+        found = Found({}, {}, {})
+        for name in names:
+            lineage = self._topics.setdefault(name, topic_lineage(name))
+            known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
+            self._troubles.tell("topic skipped", known, name)
+            if isinstance(known, Fault):
+                found.unread[name] = known
+                continue
+            found.partitions.update({keys: ms for keys, ms in known.partitions.items() if asked.covers(keys)})
+            if known.unreadable:
+                found.unreadable[name] = known.unreadable
+        return found
+
+    def forget(self) -> None:
+        """Nobody follows anything for now."""
+        self._topics.clear()
+
+    def _names(self, since_ms: int) -> list[str]:
+        names = attempt(lambda: self._driver.run(topics_since(self._known, since_ms)))
+        self._troubles.tell("topics not listed", names)
+        if isinstance(names, Fault):
+            raise names.error()
+        return names
