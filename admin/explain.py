@@ -1,11 +1,13 @@
 """What a compactor would do next in a partition, and why not more."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from lithify.admin.partitions import Answers, Places
+from lithify.compactor.engine import WeighSegment
 from lithify.compactor.estimate import estimate, estimate_relocation, target_bytes
 from lithify.compactor.policy import (
     Action,
@@ -21,9 +23,10 @@ from lithify.compactor.policy import (
 )
 from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
-from lithify.compactor.split import ranges_without_weights
+from lithify.compactor.split import AHEAD_MAX, ranges_without_weights
+from lithify.compactor.weighing import Weighing
 from lithify.manifest.cold_price import ColdPrice, cold_price
-from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.config import parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
 from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.known import KnownPartitions
@@ -34,8 +37,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.units import Unit, segments_of
 from lithify.manifest.walk import FoundPartition
-from lithify.segment.ranges import row_group_weights, split_ranges
-from lithify.segment.segments import Segments
+from lithify.segment.ranges import Weight, split_ranges
 from lithify.store.errors import LithifyError
 from lithify.store.port import Now
 from lithify.store.short_repr import short_repr
@@ -113,31 +115,49 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
+    return _explained(_read(known, found), lambda units: _ranges(known, found, units))
+
+
+def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
+    """Reads the partitions of a far store side by side."""
+    places = Places.of(known, topic)
+    keys = [found.keys for found in places.chosen]
+    read = dict(zip(keys, known.driver.each(partial(_read, known), places.chosen), strict=True))
+
+    def explained(found: FoundPartition) -> Explanation:
+        reading = read[found.keys]
+        if isinstance(reading, Exception):
+            raise reading
+        return _explained(reading, lambda units: _ranges(known, found, units))
+
+    return places.ask(explained)
+
+
+def _read(known: KnownPartitions, found: FoundPartition) -> Reading:
     config = parse(found.topic.config)
 
     async def read(files: PartitionFiles) -> Reading:
         manifest, state = await files.head(), await files.compactor_state()
         return Reading.of(manifest, state, config, await Now())
 
-    return _explained(known.run(found.keys, read), lambda units: _ranges(known, found, config, units))
+    return known.run(found.keys, read)
 
 
-def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
-    return Places.of(known, topic).ask(lambda found: explain(known, found))
-
-
-def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, chosen: Sequence[Unit]) -> int | None:
+def _ranges(known: KnownPartitions, found: FoundPartition, chosen: Sequence[Unit]) -> int | None:
     """The number of key ranges that planning will find, by the same footers. None: too many segments to open for an
     answer, or one cannot be read."""
+    config = parse(found.topic.config)
     decided = ranges_without_weights(chosen, config)
     if decided is not None:
         return len(decided)
     refs = segments_of(chosen)
     if len(refs) > WEIGHED_MAX:
         return None
-    segments = Segments(found.keys, known.driver.homes)
+    weighing = Weighing(known.driver.homes)
+    weights: list[Weight] = []
     try:
-        weights = [weight for ref in refs for weight in row_group_weights(segments.reader(ref))]
+        for at, ref in enumerate(refs, 1):
+            weights += weighing.weigh(WeighSegment(found.keys, ref, tuple(refs[at : at + AHEAD_MAX])))
     except LithifyError:  # the job will meet it, and tell
         return None
     return len(split_ranges(weights, target_bytes(config, sum(unit.bytes for unit in chosen))))

@@ -10,13 +10,13 @@ from lithify.admin.home_watch import HOMES_MAX, HomeWatch
 from lithify.admin.overdue import overdue
 from lithify.gc.temporaries import remove_stale_temporaries
 from lithify.log.consumer_info import consumer_infos
-from lithify.manifest.config import parse
-from lithify.manifest.debt import assess
+from lithify.manifest.config import TopicConfig, parse
+from lithify.manifest.debt import appends_slowed, assess
 from lithify.manifest.homes import told
 from lithify.manifest.keys import check_topic_name
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.latest_failure import failing_text
-from lithify.manifest.model import UPLOADS_MAX
+from lithify.manifest.model import UPLOADS_MAX, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, stalled_by_future
@@ -160,7 +160,19 @@ def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> 
     homes.add(found, config.cold_home, ())
     reading, appended_ms = known.run(found.keys, read, anew=True)
     homes.add(found, "", reading.manifest.homes)
-    return list(_checked(reading, appended_ms))
+    return [*_room(reading.manifest, config), *_checked(reading, appended_ms)]
+
+
+def _room(head: Manifest, config: TopicConfig) -> Iterator[Check]:
+    """Whether appends find room. Of L0 segments there is a limit, which only compaction lowers."""
+    if head.sealed or not appends_slowed(head, config):
+        return
+    where, count, most = f"{head.topic}/{head.partition}", counted(len(head.l0), "L0 segment"), config.l0_segments_max
+    asks = f"see 'lithify compaction explain {head.topic} --partition {head.partition}'"
+    if len(head.l0) < most:
+        yield Check(where, "warning", f"appends are slowed down: {count} of at most {most} (l0.segments.max); {asks}")
+    else:
+        yield Check(where, "failure", f"appends are refused: {count}, the limit (l0.segments.max) is {most}; {asks}")
 
 
 def _checked(reading: Reading, appended_ms: int) -> Iterator[Check]:

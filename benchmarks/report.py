@@ -236,8 +236,8 @@ def _bars(found: Sequence[Bar]) -> str:
 
 def _limit(bar: Bar) -> str:
     if bar.at_least == bar.at_most:
-        return f"= {bar.at_most:.3g}"
-    return f"≤ {bar.at_most:.3g}" if bar.at_least is None else f"≥ {bar.at_least:.3g}"
+        return f"= {bar.at_most:,g}"
+    return f"≤ {bar.at_most:,g}" if bar.at_least is None else f"≥ {bar.at_least:,g}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -57,8 +57,9 @@ class ServerDiagnosis(msgspec.Struct, frozen=True):
     help="Rounds of simultaneous creates in the probe.",
 )
 def doctor(invocation: Invocation, rounds: int) -> int:
-    """Probe the warehouse's store, and check versions, Java, clocks, free space, topics, their homes and overdue
-    compaction. With --url: whether that server and its store answer, topics, their homes and overdue compaction."""
+    """Probe and time the warehouse's store, and check versions, Java, clocks, free space, topics, room for appends,
+    homes and overdue compaction. With --url: whether that server and its store answer, and of the rest what concerns
+    the warehouse."""
     from lithify.store.probe import probe_apart
 
     if invocation.url:
@@ -70,7 +71,7 @@ def doctor(invocation: Invocation, rounds: int) -> int:
         for part in (_versions(), _java(), _space()):
             checks += part
             tick(1)
-        report = probe_apart(warehouse.store, rounds)
+        report = probe_apart(warehouse.store, rounds, timed=True)
         checks += _store(report)
         tick(1)
         if report.finding != "unavailable":  # otherwise each topic would wait for the same silence

@@ -1,6 +1,6 @@
 """What a partition's handle holds, and what its methods are made of."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lithify.log.appending import Appending
 from lithify.log.beside_head import BesideHead
 from lithify.log.point_reads import PointReads
+from lithify.log.record import Record
 from lithify.log.snapshot import Snapshot
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.edits import Edit
@@ -79,6 +80,18 @@ class Handle:
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """As `Snapshot.offset_for_timestamp`, of the newest manifest."""
         return self._open(self._head()).offset_for_timestamp(timestamp_ms)
+
+    def get_many_among(self, keys: Iterable[bytes | str], max_staleness_ms: int, among: int) -> list[Record | None]:
+        """As `get_many`, while `among` partitions are asked at once. If these are several, it is in a thread of the
+        store: it reads the warehouse alone, with its share of the memory, and raises Elsewhere (lithify.segment.points)
+        if it takes another home."""
+        return self._gets.get_many(
+            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store, among
+        )
+
+    def _recent(self, staleness_ms: int) -> Manifest:
+        known = self._gets.recent.known(staleness_ms, self._driver.now_ms()) if staleness_ms else None
+        return known or self._run(self._gets.recent.within(staleness_ms))
 
     def _floor(self, manifest: Manifest) -> int:
         """Where the log starts for a reader of `manifest` now (R3)."""

@@ -28,7 +28,7 @@ from lithify.log.upload import UploadTask, append_uploaded, begin_upload, check_
 from lithify.log.whole import Batches
 from lithify.manifest.config import TopicConfig
 from lithify.manifest.floor import RaiseFloor
-from lithify.manifest.model import Checkpoint, Manifest, PinOwner, SegmentRef
+from lithify.manifest.model import Checkpoint, PinOwner, SegmentRef
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.producers import OpenProducer, ProducerStamp, check_holds
 from lithify.manifest.transactions import Reach, TransactionStamp
@@ -341,13 +341,7 @@ class Partition(Handle):
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
-        return self._gets.get_many(
-            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store
-        )
-
-    def _recent(self, staleness_ms: int) -> Manifest:
-        known = self._gets.recent.known(staleness_ms, self._driver.now_ms()) if staleness_ms else None
-        return known or self._run(self._gets.recent.within(staleness_ms))
+        return self.get_many_among(keys, max_staleness_ms, 1)
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None

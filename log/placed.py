@@ -1,6 +1,7 @@
 """Looking up keys in a topic: each in its present partition, without what it left behind (docs/rfcs/0013)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -8,8 +9,10 @@ import pyarrow as pa
 from lithify.log.record import Record, as_bytes
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.partitioner import partition_for_key, partitions_for_keys
+from lithify.segment.points import Elsewhere
 from lithify.segment.stayed import stays
 from lithify.store.errors import InvalidRequest
+from lithify.store.port import Store
 
 __all__ = ["check_keys", "get_placed", "here", "partition_now"]
 
@@ -39,16 +42,34 @@ def here(places: KeyPlaces, found: Record | None, number: int) -> Record | None:
 
 
 def get_placed(
-    places: KeyPlaces, keys: Sequence[bytes], get_many: Callable[[int, list[bytes]], list[Record | None]]
+    places: KeyPlaces,
+    keys: Sequence[bytes],
+    get_many: Callable[[int, list[bytes], int], list[Record | None]],
+    store: Store,
 ) -> list[Record | None]:
-    """As `Topic.get_many`; `get_many` asks one partition."""
+    """As `Topic.get_many`. `get_many` asks one partition, among so many that are asked at once: a far store is asked
+    for all of them side by side.
+
+    SUBTLE! Where others are asked beside it, it asks the warehouse alone: these are threads of the warehouse's store
+    (`point_reads.py`). What takes another home is asked for again, by the caller, one partition after the other. Test:
+    tests/log/test_gets_of_topics.py
+    """
     numbers: list[int] = partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1]).tolist() if keys else []
     rows: dict[int, list[int]] = {}
     for row, number in enumerate(numbers):
         rows.setdefault(number, []).append(row)
+    asked = {number: [keys[row] for row in mine] for number, mine in rows.items()}
+    beside: dict[int, list[Record | None] | Exception] = {}
+    if store.far and len(rows) > 1:
+        calls = [partial(get_many, number, wanted, len(rows)) for number, wanted in asked.items()]
+        beside.update(zip(asked, store.side_by_side(calls), strict=True))
     found: list[Record | None] = [None] * len(keys)
-    for number, asked in rows.items():
-        records = get_many(number, [keys[row] for row in asked])
-        for row, record in zip(asked, records, strict=True):
+    for number, mine in rows.items():
+        records = beside.get(number, Elsewhere())
+        if isinstance(records, Elsewhere):
+            records = get_many(number, asked[number], 1)
+        if isinstance(records, Exception):
+            raise records
+        for row, record in zip(mine, records, strict=True):
             found[row] = here(places, record, number)
     return found

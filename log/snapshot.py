@@ -26,6 +26,7 @@ from lithify.segment.read_task import ReadTask, View
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
+from lithify.store.port import Store
 from lithify.store.short_repr import shortened
 
 __all__ = ["Snapshot"]
@@ -250,22 +251,29 @@ class Snapshot:
 
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
-        return self._get_many(keys, here_only=False)
+        return self._get_many(keys, here_only=False, among=1)
 
-    def get_many_here(self, keys: Iterable[bytes | str]) -> list[Record | None]:
-        """As `get_many`, from the warehouse alone. Raises Elsewhere (lithify.segment.points) if it takes another
-        home."""
-        return self._get_many(keys, here_only=True)
+    def get_many_here(self, keys: Iterable[bytes | str], among: int) -> list[Record | None]:
+        """As `get_many`, from the warehouse alone, with its share of the memory if `among` partitions are asked at
+        once. Raises Elsewhere (lithify.segment.points) if it takes another home."""
+        return self._get_many(keys, here_only=True, among=among)
 
-    def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool) -> list[Record | None]:
+    def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool, among: int) -> list[Record | None]:
         wanted = check_keys(keys, self.where)
         try:
             in_turn = sorted(set(wanted))  # in order: neighbours are found in the same rows
-            found = self._points.latest(in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads)
+            found = self._points.latest(
+                in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads, among=among
+            )
         except NotFound as missing:
             raise self._explain(self._manifest, missing) from missing
         records = {key: to_record(row) for key, row in found.items() if row.value is not None}
         return [records.get(key) for key in wanted]
+
+    @property
+    def store(self) -> Store:
+        """The warehouse's."""
+        return self._segments.homes.here
 
     @property
     def where(self) -> str:

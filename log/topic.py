@@ -356,13 +356,15 @@ class Topic:
         return self.get_many((key,), max_staleness_ms=max_staleness_ms)[0]
 
     def get_many(self, keys: Iterable[bytes | str], *, max_staleness_ms: int = 0) -> list[Record | None]:
-        """As `get`, for each of `keys`, in their order; those in one partition from one manifest."""
+        """As `get`, for each of `keys`, in their order; those in one partition from one manifest. Partitions of a far
+        store are asked side by side."""
         wanted = check_keys(keys, self.name)
         self._fresh_config()
         return get_placed(
             self.key_places(),
             wanted,
-            lambda number, mine: self.partition(number).get_many(mine, max_staleness_ms=max_staleness_ms),
+            lambda number, mine, among: self.partition(number).get_many_among(mine, max_staleness_ms, among),
+            self._driver.store,
         )
 
     def key_places(self) -> KeyPlaces:

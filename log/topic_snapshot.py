@@ -150,7 +150,12 @@ class TopicSnapshot:
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `Topic.get_many`."""
         wanted = check_keys(keys, self.topic)
-        return get_placed(self.places, wanted, lambda number, mine: self.partitions[number].get_many(mine))
+
+        def asked(number: int, mine: list[bytes], among: int) -> list[Record | None]:
+            snapshot = self.partitions[number]
+            return snapshot.get_many(mine) if among == 1 else snapshot.get_many_here(mine, among)
+
+        return get_placed(self.places, wanted, asked, self.partitions[0].store)
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"

@@ -203,10 +203,8 @@ def full(head: Manifest, l0_segments_max: int) -> Full | None:
     if len(head.l0) < l0_segments_max:
         return None
     holds = f"{head.topic}/{head.partition} holds {len(head.l0)} L0 segments, its limit"
-    return Full(
-        f"{holds}: compaction is behind. Nothing was appended there; retry later, and see 'lithify compaction explain'",
-        holds,
-    )
+    see = f"'lithify compaction explain {head.topic}'"
+    return Full(f"{holds}: compaction is behind. Nothing was appended there; retry later, and see {see}", holds)
 
 
 def _room_in_index(head: Manifest, more: int, now_ms: int) -> tuple[int, tuple[Bucket, ...]]:

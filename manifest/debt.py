@@ -44,7 +44,7 @@ class DebtName(StrEnum):
     FLOOR = "floor"  # segments below the log start offset take up space
     OVERDUE = "overdue"  # a record has waited longer than max.compaction.lag.ms to be cleaned
     RUNS_PRESSURE = "runs-pressure"  # reads touch far too many runs
-    L0_PRESSURE = "l0-pressure"  # appends are slowed down
+    L0_PRESSURE = "l0-pressure"  # appends are slowed down, or refused
     DIRTY = "dirty"  # too large a share is uncleaned
     TOMBSTONES = "tombstones"  # some have expired
     L0 = "l0"  # there are enough L0 segments to merge
@@ -281,7 +281,8 @@ class _Books:
         chosen = max(groups, key=len)
         if not chosen:
             return NotDue(DebtName.L0_PRESSURE.text, f"{counted(count, 'L0 segment')}, held by active jobs")
-        told = f"appends are slowed down: {counted(count, 'L0 segment')} of at most {most}"
+        now = "slowed down" if count < most else "refused"
+        told = f"appends are {now}: {counted(count, 'L0 segment')} of at most {most}"
         return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
 
     def _tier_l0(self) -> Due | NotDue:

@@ -19,7 +19,7 @@ from lithify.store.cache import Cache
 
 __all__ = ["Elsewhere", "Points"]
 
-LOOKS_MAX = 512  # at once: each holds its place in a segment
+LOOKS_MAX = 512  # at once, of all partitions that are asked at once: each holds its place in a segment
 
 
 class Elsewhere(Exception):
@@ -36,17 +36,24 @@ class Points:
         self._key_map = KeyMap(manifest)
 
     def latest(
-        self, keys: Iterable[bytes], floor: int, *, here_only: bool = False, cold_reads: ColdReads | None = None
+        self,
+        keys: Iterable[bytes],
+        floor: int,
+        *,
+        here_only: bool = False,
+        cold_reads: ColdReads | None = None,
+        among: int = 1,
     ) -> dict[bytes, Row]:
         """The record with the highest offset ≥ `floor` of each key (possibly a tombstone); keys without one are left
         out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable; Elsewhere if
         only the warehouse may be asked (`here_only`) and that is not enough. `cold_reads` counts the segments that are
-        read elsewhere."""
+        read elsewhere. `among`: so many partitions are asked at once."""
+        looks_max = max(LOOKS_MAX // among, 1)
         found: dict[bytes, Row] = {}
         looks: list[_Look] = []
         for key in keys:
             looks.extend(_Look(key, ref) for ref in self._key_map.candidates(key, floor))
-            if len(looks) >= LOOKS_MAX:
+            if len(looks) >= looks_max:
                 self._look(looks, floor, found, cold_reads, here_only=here_only)
                 looks = []
         self._look(looks, floor, found, cold_reads, here_only=here_only)

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from lithify.store.driver import machine_ms, new_id, pause
+from lithify.store.driver import machine_ms, monotonic_ms, new_id, pause
 from lithify.store.errors import AccessDenied, Corrupt, InvalidRequest, LithifyError, NotFound, Unavailable
 from lithify.store.file import TEMPORARY, FileStore
 from lithify.store.listing import objects
@@ -30,6 +30,7 @@ __all__ = ["Finding", "ProbeCheck", "ProbeReport", "probe", "probe_apart"]
 
 _WRITERS = 8
 _CREATES_MAX = 4
+_TIMED = 9
 _ROUND_DEADLINE_S = 20
 _SKEW_WARNING_MS = 5 * 60 * 1000  # S3 refuses requests that are 15 minutes off
 _REMEDY = "do not keep a log here: commits of two writers could both win"
@@ -93,9 +94,9 @@ class ProbeReport(msgspec.Struct, frozen=True):
         return f"{told[0]}; also {', '.join(check.name for check in failed[1:])}"
 
 
-def probe(store: Store, rounds: int = 16) -> ProbeReport:
+def probe(store: Store, rounds: int = 16, *, timed: bool = False) -> ProbeReport:
     """Probe `store` under a prefix of its own, which is removed afterwards. Takes about 30 requests per round; ends at
-    the first one that is not answered.
+    the first one that is not answered. `timed`: also say how long a request takes.
 
     Never raises for what it finds: each finding is a check.
     """
@@ -109,6 +110,7 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
         ("range read", _range_read),
         ("list after write", _list_after_write),
         ("delete", _delete),
+        *([("latency", _latency)] if timed else []),
         ("clean up", _clean_up),
     ]
     checks: list[ProbeCheck] = []
@@ -123,7 +125,7 @@ def probe(store: Store, rounds: int = 16) -> ProbeReport:
     return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms, _endpoint(store))
 
 
-def probe_apart(store: Store, rounds: int = 16) -> ProbeReport:
+def probe_apart(store: Store, rounds: int = 16, *, timed: bool = False) -> ProbeReport:
     """As `probe`. But a folder in which nothing was ever stored is tried in a folder of its own, in it or, if it is
     missing, in the nearest one above it: of a mistyped path nothing stays."""
     path = Path(store.url.removeprefix("file://"))
@@ -131,8 +133,8 @@ def probe_apart(store: Store, rounds: int = 16) -> ProbeReport:
         there = next(each for each in (path, *path.parents) if each.exists())
         if store.url.startswith("file://") and there.is_dir() and not (path / TEMPORARY).exists():
             with TemporaryDirectory(prefix=".lithify-probe-", dir=there) as folder:
-                return msgspec.structs.replace(probe(FileStore(folder), rounds), url=shown(store.url))
-    return probe(store, rounds)  # which says why it cannot be tried
+                return msgspec.structs.replace(probe(FileStore(folder), rounds, timed=timed), url=shown(store.url))
+    return probe(store, rounds, timed=timed)  # which says why it cannot be tried
 
 
 def _endpoint(store: Store) -> str:
@@ -258,6 +260,23 @@ def _delete(store: Store, prefix: str) -> str:
     if store.get(prefix + "object") is not None or prefix + "object" in _keys(store, prefix):
         raise _Failed("a deleted object is still there")
     return "a deleted object is gone at once"
+
+
+def _latency(store: Store, prefix: str) -> str:
+    key, puts, gets = prefix + "timed", list[int](), list[int]()
+    for _ in range(_TIMED):
+        began_ms = monotonic_ms()
+        store.put(key, b"timed")
+        put_ms = monotonic_ms()
+        store.get(key)
+        puts.append(put_ms - began_ms)
+        gets.append(monotonic_ms() - put_ms)
+    return f"a GET takes {_ms_text(gets)}, a PUT {_ms_text(puts)} (medians of {_TIMED})"
+
+
+def _ms_text(times_ms: list[int]) -> str:
+    ms = sorted(times_ms)[len(times_ms) // 2]
+    return f"{ms} ms" if ms else "less than 1 ms"
 
 
 def _clean_up(store: Store, prefix: str) -> str:

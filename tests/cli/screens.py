@@ -177,11 +177,13 @@ def _same_everywhere() -> None:
     """What would tell of this machine: its name, its memory, its programs."""
     from lithify.cli import doctor
     from lithify.segment import execute
+    from lithify.store import probe
 
     os.getpid = lambda: 4711
     execute._peak_memory_bytes = lambda: 140 << 20
     socket.gethostname = lambda: "compactor-1"
     check = doctor.Check
+    probe._latency = lambda store, prefix: "a GET takes 34 ms, a PUT 37 ms (medians of 9)"
     doctor._versions = lambda: iter([check("lithify", "ok", "0.1.0, Python 3.13.1"), check("pyarrow", "ok", "26.0.1")])
     doctor._java = lambda: iter([check("java", "ok", "/usr/lib/jvm/java-21-openjdk-amd64/bin/java")])
     doctor._space = lambda: iter([check("temporary folder", "ok", "112.9 GiB free in /tmp")])

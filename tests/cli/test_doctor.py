@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ def test_a_place_that_is_fit(on_files: Lithify) -> None:
     found = checks(on_files)
     assert {check["verdict"] for name, check in found.items() if name.startswith("store: ")} == {"ok"}
     assert found["topics"]["detail"] == "2 partitions are readable"
+    took = r"(\d+ ms|less than 1 ms)"
+    assert re.fullmatch(rf"a GET takes {took}, a PUT {took} \(medians of 9\)", found["store: latency"]["detail"])
     assert on_files.ok("doctor", "--rounds", "1").endswith("\nfit\n")
 
 
@@ -47,6 +50,26 @@ def test_debt_that_nobody_pays(on_files: Lithify, monkeypatch: pytest.MonkeyPatc
     assert found["verdict"] == "warning"
     assert "judging by the append" in found["detail"]
     assert "is a compactor running?" in found["detail"]
+
+
+def test_appends_that_are_slowed_down_and_refused(on_files: Lithify) -> None:
+    """It said that all was well, beside an append that was refused."""
+    on_files.ok("topic", "create", "users", "--partitions", "2", "--config", "l0.segments.max=4")
+    for count in range(1, 5):
+        on_files.ok("append", "users", "--partition", "1", input=changes(1))
+        found = checks(on_files).get("users/1") if count < 4 else None
+        assert (found and found["verdict"]) == ("warning" if count == 3 else None)
+    said = "appends are slowed down: 3 L0 segments of at most 4 (l0.segments.max)"
+    on_files.ok("topic", "alter", "users", "--config", "l0.segments.max=5")
+    assert checks(on_files)["users/1"]["detail"].startswith(said.replace("3", "4").replace("most 4", "most 5"))
+    on_files.ok("topic", "alter", "users", "--config", "l0.segments.max=4")
+    result = on_files("doctor", "--rounds", "1")
+    assert result.exit_code == 9
+    told = " ".join(result.stdout.split())
+    assert "failure users/1 appends are refused: 4 L0 segments, the limit (l0.segments.max) is 4" in told
+    assert "see 'lithify compaction explain users --partition 1'" in told
+    on_files.ok("topic", "alter", "users", "--config", "compaction.paused=true")
+    assert "appends are refused: 4 L0 segments of at most 4" in on_files.ok("compaction", "explain", "users")
 
 
 def test_an_s3fs_of_the_trap(on_files: Lithify, monkeypatch: pytest.MonkeyPatch) -> None:

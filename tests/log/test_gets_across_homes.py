@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 
 class Watched(FarStore):
-    """Knows whether one of its threads is at work."""
+    """Knows how many of its threads are at work."""
 
-    at_work = False
+    at_work = 0
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
-        self.at_work = True
+        self.at_work += 1
         try:
             return one_after_the_other(calls)
         finally:
-            self.at_work = False
+            self.at_work -= 1
 
 
 class Away(Wrapped):
@@ -126,3 +126,34 @@ def test_what_is_hot_takes_as_many_requests_as_without_a_cold_home(part: Partiti
     here.side_by_side = lambda calls: together.append(len(calls)) or ask(calls)  # type: ignore[method-assign]
     assert part.get(b"both") is not None
     assert 2 in together, "the head is searched for beside the rows"
+
+
+@pytest.mark.parametrize("of_a_snapshot", [False, True])
+def test_partitions_with_cold_segments_beside_others(here: Watched, cold: Away, of_a_snapshot: bool) -> None:
+    """All partitions are asked at once; what takes the cold home is read by the caller, afterwards."""
+    warehouse = Warehouse(Driver(Homes({HERE: here, "s3://cold/p": Cold("s3://cold/p", cold)})))
+    topic = warehouse.create_topic("many", 4, {"cleanup.policy": "compact"}, probe=False)
+    keys = [b"%d" % n for n in range(40)]
+    topic.append([Record(key, b"0") for key in keys])
+    for number in (1, 3):
+        Admin(warehouse).submit("many", number)
+    Compactor(warehouse, engine="local").run_once()
+    for found in here.list("").objects:
+        if found.key.endswith(".parquet"):
+            stored = here.get(found.key)
+            assert stored is not None
+            cold.put(found.key, stored.body)
+    for number in (1, 3):
+        warehouse.driver.run(files_of(warehouse, "many", number).manifest.commit(Moved()))
+    topic.append([Record(key, b"1") for key in keys[::2]])
+    warehouse.driver.cache.clear()
+    opened = warehouse.topic("many")
+    for _ in range(2):
+        found = opened.snapshot().get_many(keys) if of_a_snapshot else opened.get_many(keys)
+        assert [record and record.value for record in found] == [b"1", b"0"] * 20
+    assert cold.reads
+    cold.away = True
+    warehouse.driver.cache.clear()
+    assert all(opened.get_many(keys[::2]))
+    with pytest.raises(Unavailable, match="home s3://cold/p: no answer"):
+        opened.get_many(keys)
