@@ -18,7 +18,7 @@ import msgspec
 from benchmarks.far_bars import far_limits
 from benchmarks.far_duckdb import duckdb
 from benchmarks.far_idle import idle
-from benchmarks.far_reading import cold, get, read, scan, tail
+from benchmarks.far_reading import cold, get, parts, read, scan, tail
 from benchmarks.far_rows import FarRow, FarStore
 from benchmarks.far_site import Site, far_site, what_is_missing
 from benchmarks.far_wide import wide
@@ -29,6 +29,7 @@ __all__ = ["ROWS", "far"]
 ROWS: Mapping[str, Callable[[Site], Iterator[FarRow]]] = {
     "append": append,
     "get": get,
+    "parts": parts,
     "cold": cold,
     "tail": tail,
     "scan": scan,

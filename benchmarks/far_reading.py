@@ -9,10 +9,11 @@ import lithify
 from benchmarks.far_rows import FarRow
 from benchmarks.far_site import Place, Site, timed
 
-__all__ = ["cold", "get", "read", "scan", "tail"]
+__all__ = ["cold", "get", "parts", "read", "scan", "tail"]
 
 _STALENESS_MS = 600_000
 _TAILED = 20
+_PARTITIONS, _KEYS = 16, 500
 
 
 def _partitions(site: Site, topic: str) -> dict[str, lithify.Partition]:
@@ -25,6 +26,23 @@ def get(site: Site) -> Iterator[FarRow]:
         yield _get(site, topic, f"get, {told}")
         if "max_staleness_ms" in inspect.signature(lithify.Partition.get).parameters:
             yield _get(site, topic, f"get, {told}, staleness allowed", max_staleness_ms=_STALENESS_MS)
+
+
+def parts(site: Site) -> Iterator[FarRow]:
+    """Of a small topic of many partitions, whose rows are in memory after the first look, as all indexes are."""
+    url, keys = site.fresh_url(), [b"key-%d" % number for number in range(_KEYS)]
+    topic = site.near.open(url).create_topic("many", _PARTITIONS, {"cleanup.policy": "compact"}, probe=False)
+    topic.append([lithify.Record(key, b"value") for key in keys])
+    topics = {place.name: place.open(url).topic("many") for place in site.places}
+    admins = {place.name: lithify.Admin(place.open(url)) for place in site.places}
+    looks: dict[str, Callable[[Place], Any]] = {
+        f"get_many of {_KEYS} keys": lambda place: topics[place.name].get_many(keys),
+        "scan": lambda place: topics[place.name].scan().read_all(),
+        "explain": lambda place: admins[place.name].explain_topic("many"),
+    }
+    for what, look in looks.items():
+        found = site.alternately(15, lambda place, look=look: timed(lambda: look(place)), warm=2)
+        yield FarRow.of("parts", f"{what}, {_PARTITIONS} small partitions", "ms", found)
 
 
 def _get(site: Site, topic: str, what: str, **options: Any) -> FarRow:
