@@ -52,7 +52,7 @@ def get_placed(
 
     SUBTLE! Where others are asked beside it, it asks the warehouse alone: these are threads of the warehouse's store
     (`point_reads.py`). What takes another home is asked for again, by the caller, one partition after the other. Test:
-    tests/log/test_gets_of_topics.py
+    tests/log/test_topics_far_away.py
     """
     numbers: list[int] = partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1]).tolist() if keys else []
     rows: dict[int, list[int]] = {}

@@ -271,6 +271,11 @@ class Snapshot:
         return [records.get(key) for key in wanted]
 
     @property
+    def segments(self) -> tuple[SegmentRef, ...]:
+        """All that its manifest names."""
+        return tuple(self._manifest.segments())
+
+    @property
     def store(self) -> Store:
         """The warehouse's."""
         return self._segments.homes.here

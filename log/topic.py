@@ -310,7 +310,7 @@ class Topic:
 
     def read(self) -> Iterator[Record]:
         """Every stored record, one partition after the other, each in offset order, as `Partition.read`."""
-        return itertools.chain.from_iterable(part.read() for part in self.snapshot().partitions)
+        return self.snapshot().read()
 
     def offsets_for_timestamp(self, timestamp_ms: int) -> dict[int, int | None]:
         """`Partition.offset_for_timestamp` of each partition, by number."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -14,14 +15,17 @@ from msgspec.structs import replace
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
-from lithify.log.record import Record
+from lithify.log.record import Record, whole_records
+from lithify.log.small_partitions import Reading, in_turn
 from lithify.log.snapshot import Snapshot
-from lithify.log.whole import Whole
+from lithify.log.whole import Batches, Whole
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.words import counted
 from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
+from lithify.segment.schema import RECORDS
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
+from lithify.store.port import Store
 from lithify.store.short_repr import named_repr
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic", "starts_within"]
@@ -72,13 +76,17 @@ class TopicSnapshot:
     ) -> pa.RecordBatchReader:
         """As `Topic.scan`."""
         asked = wanted(self.topic, low=low, high=high, columns=columns, tombstones=tombstones)
-        wholes = self._wholes(asked)
+        readings = [
+            Reading.of(whole.segments, partial(snapshot.batches, whole, self._left_out))
+            for snapshot, whole in zip(self.partitions, self._wholes(asked), strict=True)
+        ]
+        batches = Whole(in_turn(readings, self._store), self.topic)
+        return pa.RecordBatchReader.from_batches(schema_of(asked.columns), batches)
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            for snapshot, whole in zip(self.partitions, wholes, strict=True):
-                yield from snapshot.batches(whole, self._left_out)
-
-        return pa.RecordBatchReader.from_batches(schema_of(asked.columns), Whole(batches(), self.topic))
+    def read(self) -> Iterator[Record]:
+        """As `Topic.read`."""
+        readings = [Reading.of(each.segments, lambda each=each: each.log().rows) for each in self.partitions]
+        return whole_records(Batches(RECORDS, Whole(in_turn(readings, self._store), self.topic)), self.topic)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
@@ -155,7 +163,11 @@ class TopicSnapshot:
             snapshot = self.partitions[number]
             return snapshot.get_many(mine) if among == 1 else snapshot.get_many_here(mine, among)
 
-        return get_placed(self.places, wanted, asked, self.partitions[0].store)
+        return get_placed(self.places, wanted, asked, self._store)
+
+    @property
+    def _store(self) -> Store:
+        return self.partitions[0].store
 
     def _left_out(self, partition: int, records: int) -> None:
         where = f"{self.topic}/{partition}"

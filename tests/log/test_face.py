@@ -67,6 +67,7 @@ SIGNATURES = {
     "Topic.get_many": "(self, keys, *, max_staleness_ms=0)",
     "Topic.snapshot": "(self, ttl=None, *, manifests=None)",
     "Topic.pinned": "(self, name)",
+    "TopicSnapshot.read": "(self)",
     "TopicSnapshot.scan": "(self, tombstones=False, *, low=None, high=None, columns=None)",
     "TopicSnapshot.plan": PLAN,
     "TopicSnapshot.renew": "(self)",

@@ -1,0 +1,63 @@
+"""Partitions of a far store are read side by side if they are small (docs/rfcs/0030)."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lithify.manifest.homes import in_warehouse
+from lithify.manifest.model import SegmentRef
+from lithify.store.port import Store
+
+__all__ = ["TOGETHER_BYTES_MAX", "Reading", "in_turn"]
+
+TOGETHER_BYTES_MAX = 32 << 20  # of the records in memory, of all partitions that are read at once
+TOGETHER_MAX = 16
+
+
+class Reading(NamedTuple):
+    """What is to be read of a partition."""
+
+    batches: Callable[[], Iterator[pa.RecordBatch]]  # begins; thread-safe
+    bytes: int  # of its records in memory
+    hot: bool  # all of it is in the warehouse
+
+    @staticmethod
+    def of(segments: Iterable[SegmentRef], batches: Callable[[], Iterator[pa.RecordBatch]]) -> "Reading":
+        refs = tuple(segments)
+        return Reading(batches, sum(ref.raw_bytes for ref in refs), all(map(in_warehouse, refs)))
+
+
+def in_turn(readings: Iterable[Reading], store: Store) -> Iterator[pa.RecordBatch]:
+    """The batches of each, one after the other. An error is raised when its turn comes.
+
+    Small ones that follow each other are read whole beforehand, side by side: else each of them would wait for its own
+    round trips. It is threads of the warehouse's `store` that read them, so nothing of another home is read there.
+    """
+    left = deque(readings)
+    while left:
+        together = [left.popleft()]
+        size = together[0].bytes
+        while left and _may_join(together, size, left[0], store):
+            size += left[0].bytes
+            together.append(left.popleft())
+        if len(together) == 1:
+            yield from together[0].batches()
+            continue
+        calls = [partial(_whole, each) for each in together]
+        for outcome in store.side_by_side(calls):
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield from outcome
+
+
+def _may_join(together: list[Reading], size: int, other: Reading, store: Store) -> bool:
+    if not store.far or len(together) == TOGETHER_MAX or not (together[0].hot and other.hot):
+        return False
+    return size + other.bytes <= TOGETHER_BYTES_MAX
+
+
+def _whole(reading: Reading) -> list[pa.RecordBatch]:
+    return list(reading.batches())
