@@ -19,9 +19,10 @@ from lithify.manifest.partition import File, PartitionFiles
 from lithify.store.listing import pages
 from lithify.store.port import Now
 
-__all__ = ["FILES_MAX", "FollowedChain", "Since", "followed", "partitions_since", "topics_since"]
+__all__ = ["FILES_MAX", "MARGIN_MS", "FollowedChain", "Since", "followed", "partitions_since", "topics_since"]
 
 FILES_MAX = 1_000  # of one chain, read at once; where there are more, the rest is a gap
+MARGIN_MS = 60_000  # read back this much more than a time says: clocks differ
 READS_MAX = 2  # of a damaged file: a reply may be damaged on its way
 
 
@@ -63,6 +64,7 @@ class FollowedChain:
         self._proved_ms = 0
         self._at: _At | None = None  # all changes up to this file have been told; None: nobody has looked
         self.looked_ms = since_ms  # the changes of all files that others could read before this have been told
+        self.failing_ms: int | None = None  # since when looks have failed; None: the last one did not
 
     @property
     def begun(self) -> bool:
@@ -75,20 +77,30 @@ class FollowedChain:
 
     async def look(self) -> list[Event]:
         """What came since the last look; at the first one, since the time it was made with. If it fails, the next look
-        tells all. Costs one GET if nothing came, and once a minute one of the boundary.
+        tells all. Costs one GET if nothing came, and once a minute one of the boundary."""
+        now_ms = await Now()
+        # SUBTLE! 1. Our clock is ahead of the store's. We begin to look now, and that fails. 2. A file is created; by
+        # the store's clock that is earlier. 3. The next look takes it for one from before our time. A look that
+        # succeeds at once knows its files by their numbers. Test: tests/events/test_feed_lost.py
+        since_ms = self.looked_ms - (0 if self.failing_ms is None else MARGIN_MS)
+        self.failing_ms = self.failing_ms or now_ms
+        told = await self._look(now_ms, since_ms)
+        self.looked_ms, self.failing_ms = now_ms, None
+        return told
+
+    async def _look(self, now_ms: int, since_ms: int) -> list[Event]:
+        """What came since the last look; if there was none, since `since_ms`.
 
         SUBTLE! 1. We have read file 7. 2. We sleep for hours; files 7 to 90 are collected. 3. We find no file 8, and
         wait for it for ever. Within a minute after the boundary was seen below 7, no file 8 has come and gone; later
         the boundary is read again. Test: tests/events/test_chain.py
         """
-        now_ms = await Now()
         fresh = self._at is not None and self._lineage.seen.number == self._at.number
         if fresh and young(self._proved_ms, now_ms, FRESH_MS) and not await self._lineage.moved():
-            self.looked_ms = now_ms
             return []
         head = _at(await self._lineage.refresh())
-        told = await self._between(self._at or _EMPTY, head, self.looked_ms if self._at is None else 0)
-        self._at, self.looked_ms, self._proved_ms = head, now_ms, now_ms
+        told = await self._between(self._at or _EMPTY, head, since_ms if self._at is None else 0)
+        self._at, self._proved_ms = head, now_ms
         return told
 
     def here(self) -> "FollowedChain":
@@ -98,9 +110,10 @@ class FollowedChain:
         return other
 
     async def back(self, since_ms: int) -> list[Event]:
-        """The changes up to the last look, of files that others could not read before `since_ms`."""
+        """The changes up to the last look, of files that others could not read before `since_ms`. Before the first look
+        a gap: when that will be is not known, and whoever asks may have gone by then."""
         if self._at is None:
-            return [] if self.looked_ms <= since_ms else [self.gap()]
+            return [self.gap(0, await Now())]
         return await self._between(_EMPTY, self._at, since_ms)
 
     def gap(self, number: int | None = None, from_ms: int | None = None) -> Gap:
@@ -119,10 +132,10 @@ class FollowedChain:
         """The changes of the files above `base` up to `head` that are not older than `since_ms`. Where files are gone,
         first a gap."""
         steps: list[_Step] = []
-        newer, whole = head, False
-        for _ in range(FILES_MAX):
+        newer = head
+        while True:
             whole = newer.number == base.number or newer.at_ms < since_ms
-            if whole:
+            if whole or len(steps) == FILES_MAX:
                 break
             older = base if newer.number == base.number + 1 else await self._read(newer.number - 1)
             if older is None or newer.file is None:

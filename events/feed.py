@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from lithify.events.chain import FollowedChain, followed
-from lithify.events.finding import Finder
+from lithify.events.chain import MARGIN_MS, FollowedChain, followed
+from lithify.events.finding import Finder, Found
 from lithify.events.notices import Gap
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
@@ -27,8 +27,8 @@ __all__ = ["LINGER_MS", "LOOK_MS", "MARGIN_MS", "Feed", "Following"]
 
 LOOK_MS = 2_000  # between two looks at all chains that somebody follows
 TOPICS_MS = 10_000  # between two looks for topics and partitions that are new
-MARGIN_MS = 60_000  # read back this much more than a cursor says: clocks differ
 LINGER_MS = 60_000  # how long chains are still looked at after their last client has gone
+GIVE_UP_MS = 600_000  # how long a partition that is gone and cannot be read is
 THREADS = 8
 EVERYTHING = Asked()
 
@@ -51,11 +51,28 @@ class _Scope:
 
 
 class _Watched:
-    def __init__(self, keys: PartitionKeys, since_ms: int, sequence: int) -> None:
+    """A partition that is followed: its changes since `from_ms`. `news_ms`: it was announced after this, if its changes
+    are told from the first on."""
+
+    def __init__(self, keys: PartitionKeys, from_ms: int, news_ms: int, sequence: int) -> None:
         self.keys = keys
-        self.chains = followed(keys, since_ms)
+        self.chains = followed(keys, from_ms)
         self.sequence = sequence  # whoever has all up to here finds the rest in the ring
         self.woken = False
+        self._news_ms = news_ms
+
+    @property
+    def looked_ms(self) -> int:
+        """What could be read before this has been told, or is of a partition that was announced later."""
+        return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
+
+    def last(self, now_ms: int) -> list[Event] | None:
+        """What is left to be told of it, now that nobody announces it any more. None: it is still followed."""
+        failing = [chain for chain in self.chains if chain.failing_ms is not None]
+        if not failing:
+            return [] if self.chains[0].ended(now_ms - LINGER_MS) else None
+        long = all(young(chain.failing_ms or 0, now_ms, GIVE_UP_MS) for chain in failing)
+        return None if long else [chain.gap(0, now_ms) for chain in failing]
 
 
 class _Behind(NamedTuple):
@@ -188,13 +205,16 @@ class Feed:
 
     def leave(self, scope: _Scope) -> None:
         with self._news:
-            scope.clients -= 1
-            scope.left_ms = self._driver.monotonic_ms()
+            self._left(scope)
+
+    def _left(self, scope: _Scope) -> None:
+        scope.clients -= 1
+        scope.left_ms = self._driver.monotonic_ms()
 
     def _turn_away(self, scope: _Scope) -> None:
         """Whoever was refused comes back with no cursor, so that nothing is kept for it."""
-        self.leave(scope)
         with self._news:
+            self._left(scope)
             if not scope.clients and not scope.partitions:
                 del self._scopes[scope.asked]
 
@@ -206,12 +226,11 @@ class Feed:
         # Of other clients too: what is new to any of them is read from its beginning, for all.
         since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in self._scopes.values())
         found = self._finder.partitions(scope.asked, since_ms)
-        for topic, number in found.unreadable.items():
-            if number > self._skipped.get(topic, 0):
-                self._skipped[topic] = number
-                self._add(_gap(topic, now_ms))
-        gone = scope.partitions.difference(found.partitions)
-        ended = {keys for keys in gone if self._watched[keys].chains[0].ended(now_ms - LINGER_MS)}
+        self._tell_of_unreadable(scope, found, now_ms)
+        left = {keys: self._watched[keys].last(now_ms) for keys in scope.partitions.difference(found.partitions)}
+        for gap in (gap for gaps in left.values() for gap in gaps or ()):
+            self._add(gap)
+        ended = {keys for keys, gaps in left.items() if gaps is not None}
         with self._news:
             for keys, from_ms in found.partitions.items():
                 # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
@@ -219,11 +238,22 @@ class Feed:
                 # Test: tests/events/test_feed.py
                 if keys not in self._watched:
                     sequence = self._ring.last + 1 if from_ms else 0
-                    self._watched[keys] = _Watched(keys, from_ms, sequence)
+                    self._watched[keys] = _Watched(keys, from_ms, since_ms, sequence)
             scope.partitions = scope.partitions.union(found.partitions) - ended
             scope.looked_ms = self._driver.monotonic_ms()
             scope.found_ms = scope.found_ms if found.unread else now_ms
             scope.unread = next(iter(found.unread.values()), None)
+
+    def _tell_of_unreadable(self, scope: _Scope, found: Found, now_ms: int) -> None:
+        """Of versions of topics that came since somebody has followed them."""
+        others = [each for each in self._scopes.values() if each.looked_ms is not None]
+        for topic, newest in found.newest.items():
+            last = found.unreadable.get(topic, 0)
+            if not any(each.asked.topic in (None, topic) for each in others):
+                last = newest
+            elif last > self._skipped.get(topic, 0):
+                self._add(_gap(topic, now_ms))
+            self._skipped[topic] = max(last, self._skipped.get(topic, 0))
 
     def _look_at(self, watched: Iterable[_Watched]) -> None:
         all_watched = tuple(watched)
@@ -233,7 +263,7 @@ class Feed:
             self._woken = any(each.woken for each in self._watched.values())
         self._each(self._look_at_one, all_watched)
         with self._news:
-            times = [chain.looked_ms for each in self._watched.values() for chain in each.chains]
+            times = [each.looked_ms for each in self._watched.values()]
             self._at_ms = min((*times, *(scope.found_ms for scope in self._scopes.values())), default=self._at_ms)
 
     def _look_at_one(self, watched: _Watched) -> None:
@@ -256,14 +286,18 @@ class Feed:
         found, gaps = read.partitions, [_gap(topic, now_ms) for topic in (*read.unread, *read.unreadable)]
         with self._news:
             held = self._ring.holds(cursor)
-            kept = {k for k in found if held and k in self._watched and self._watched[k].sequence <= cursor.sequence}
+            # SUBTLE! Not those that another scope alone has found. 1. Its client goes, and they are let go of before
+            # what happened in them has been read. 2. Our scope finds them, from its own time on. Test:
+            # tests/events/test_feed_lost.py
+            ours = {keys: self._watched[keys] for keys in scope.partitions.intersection(found)}
+            kept = {keys for keys, each in ours.items() if held and each.sequence <= cursor.sequence}
             if held and kept.issuperset(found) and not gaps:
                 return None
             rest = self._ring.after(cursor.sequence) if held else ()
             told = [e for _, e in rest if scope.asked.takes(e) and (not isinstance(e, Change) or _keys(e) in kept)]
             # What is not followed is read up to now, and what is followed up to where the ring goes on.
             chains = {
-                keys: [chain.here() for chain in self._watched[keys].chains] if keys in self._watched else None
+                keys: [chain.here() for chain in ours[keys].chains] if keys in ours else None
                 for keys in found
                 if keys not in kept
             }

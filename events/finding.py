@@ -18,6 +18,7 @@ __all__ = ["Finder", "Found"]
 
 class Found(NamedTuple):
     partitions: dict[PartitionKeys, int]  # from when on each is news
+    newest: dict[str, int]  # topics that were read, and their newest versions
     unread: dict[str, Fault]  # topics whose partitions could not be read
     unreadable: dict[str, int]  # topics with a version in between that nobody can read, and the newest such
 
@@ -34,7 +35,7 @@ class Finder:
     def partitions(self, asked: Asked, since_ms: int) -> Found:
         """Those that are or were asked for since then. Raises what the listing of topics raises."""
         names = [asked.topic] if asked.topic is not None else self._names(since_ms)
-        found = Found({}, {}, {})
+        found = Found({}, {}, {}, {})
         for name in names:
             lineage = self._topics.setdefault(name, topic_lineage(name))
             known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
@@ -43,6 +44,9 @@ class Finder:
                 found.unread[name] = known
                 continue
             found.partitions.update({keys: ms for keys, ms in known.partitions.items() if asked.covers(keys)})
+            found.newest[name] = lineage.seen.number
+            if not lineage.seen.number:  # nothing has this name, and nobody knows how many such names are asked for
+                del self._topics[name]
             if known.unreadable:
                 found.unreadable[name] = known.unreadable
         return found

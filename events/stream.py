@@ -68,25 +68,20 @@ class Sent(NamedTuple):
 
 
 class Ring:
-    """The last events of one server, numbered from 1; each change once."""
+    """The last events of one server, numbered from 1."""
 
     def __init__(self, server: str, most: int = RING_MAX) -> None:
         self.server = server
         self.last = 0
         self._sent: deque[Sent] = deque()
         self._most = most
-        self._ids: set[str] = set()  # of the changes
 
     def add(self, event: Event, at_ms: int) -> None:
         """Requires: every change that could be read before `at_ms` is in the ring, or was in it."""
-        if isinstance(event, Change):
-            if event.id in self._ids:
-                return
-            self._ids.add(event.id)
         self.last += 1
         self._sent.append(Sent(Cursor(self.server, self.last, at_ms), event))
-        if len(self._sent) > self._most and isinstance(gone := self._sent.popleft().event, Change):
-            self._ids.discard(gone.id)
+        if len(self._sent) > self._most:
+            self._sent.popleft()
 
     def holds(self, cursor: Cursor) -> bool:
         """Whether all that this client has missed is still here."""
