@@ -16,6 +16,7 @@ from lithify.events.notices import Gap
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
 from lithify.events.types import Change, Event
+from lithify.events.watched import LINGER_MS, Scope, Watched
 from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault, attempt
@@ -23,56 +24,15 @@ from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
 from lithify.store.port import NewId, Request
 
-__all__ = ["LINGER_MS", "LOOK_MS", "MARGIN_MS", "Feed", "Following"]
+__all__ = ["LOOK_MS", "TOPICS_MS", "Feed", "Following"]
 
 LOOK_MS = 2_000  # between two looks at all chains that somebody follows
 TOPICS_MS = 10_000  # between two looks for topics and partitions that are new
-LINGER_MS = 60_000  # how long chains are still looked at after their last client has gone
-GIVE_UP_MS = 600_000  # how long a partition that is gone and cannot be read is
 THREADS = 8
 EVERYTHING = Asked()
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-class _Scope:
-    """What some clients follow, and which partitions that is."""
-
-    def __init__(self, asked: Asked, now_ms: int, sequence: int) -> None:
-        self.asked = asked
-        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
-        self.clients = 0
-        self.left_ms = 0  # when the last client has gone; as the next, by the clock for spans
-        self.looked_ms: int | None = None
-        self.found_ms = now_ms  # every partition that could be found before this has been
-        self.partitions: frozenset[PartitionKeys] = frozenset()
-        self.unread: Fault | None = None  # why they, or others, could not be found
-
-
-class _Watched:
-    """A partition that is followed: its changes since `from_ms`. `news_ms`: it was announced after this, if its changes
-    are told from the first on."""
-
-    def __init__(self, keys: PartitionKeys, from_ms: int, news_ms: int, sequence: int) -> None:
-        self.keys = keys
-        self.chains = followed(keys, from_ms)
-        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
-        self.woken = False
-        self._news_ms = news_ms
-
-    @property
-    def looked_ms(self) -> int:
-        """What could be read before this has been told, or is of a partition that was announced later."""
-        return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
-
-    def last(self, now_ms: int) -> list[Event] | None:
-        """What is left to be told of it, now that nobody announces it any more. None: it is still followed."""
-        failing = [chain for chain in self.chains if chain.failing_ms is not None]
-        if not failing:
-            return [] if self.chains[0].ended(now_ms - LINGER_MS) else None
-        long = all(young(chain.failing_ms or 0, now_ms, GIVE_UP_MS) for chain in failing)
-        return None if long else [chain.gap(0, now_ms) for chain in failing]
 
 
 class _Behind(NamedTuple):
@@ -95,8 +55,8 @@ class Feed:
         self._news = threading.Condition()  # guards all that follows; never held over a request
         self._ring = Ring(driver.answer(NewId()), ring_max)
         self._at_ms = 0  # every change that a client follows and that could be read before this is in the ring
-        self._scopes: dict[Asked, _Scope] = {}
-        self._watched: dict[PartitionKeys, _Watched] = {}
+        self._scopes: dict[Asked, Scope] = {}
+        self._watched: dict[PartitionKeys, Watched] = {}
         self._woken = self._closed = False
         self._troubles = Troubles(self._add)
         self._finder = Finder(driver, self._troubles)
@@ -175,7 +135,7 @@ class Feed:
 
     # Of `Following`
 
-    def taken(self, following: "Following", scope: _Scope, wait_s: float) -> tuple[Sent, ...]:
+    def taken(self, following: "Following", scope: Scope, wait_s: float) -> tuple[Sent, ...]:
         with self._news:
             before = following.here
             self._news.wait_for(lambda: self._closed or self._ring.last > before.sequence, wait_s)
@@ -194,24 +154,24 @@ class Feed:
         with self._news:
             return Cursor(self._ring.server, self._ring.last, self._at_ms)
 
-    def _enter(self, asked: Asked) -> _Scope:
+    def _enter(self, asked: Asked) -> Scope:
         now_ms = self._driver.now_ms()
         with self._news:
-            scope = self._scopes.setdefault(asked, _Scope(asked, now_ms, self._ring.last + 1))
+            scope = self._scopes.setdefault(asked, Scope(asked, now_ms, self._ring.last + 1))
             scope.clients += 1
             self._woken = True
             self._news.notify_all()
             return scope
 
-    def leave(self, scope: _Scope) -> None:
+    def leave(self, scope: Scope) -> None:
         with self._news:
             self._left(scope)
 
-    def _left(self, scope: _Scope) -> None:
+    def _left(self, scope: Scope) -> None:
         scope.clients -= 1
         scope.left_ms = self._driver.monotonic_ms()
 
-    def _turn_away(self, scope: _Scope) -> None:
+    def _turn_away(self, scope: Scope) -> None:
         """Whoever was refused comes back with no cursor, so that nothing is kept for it."""
         with self._news:
             self._left(scope)
@@ -220,7 +180,7 @@ class Feed:
 
     # What makes requests. Requires: `_reading`
 
-    def _find(self, scope: _Scope) -> None:
+    def _find(self, scope: Scope) -> None:
         """Which partitions are followed now."""
         now_ms = self._driver.now_ms()
         # Of other clients too: what is new to any of them is read from its beginning, for all.
@@ -238,13 +198,13 @@ class Feed:
                 # Test: tests/events/test_feed.py
                 if keys not in self._watched:
                     sequence = self._ring.last + 1 if from_ms else 0
-                    self._watched[keys] = _Watched(keys, from_ms, since_ms, sequence)
+                    self._watched[keys] = Watched(keys, from_ms, since_ms, sequence)
             scope.partitions = scope.partitions.union(found.partitions) - ended
             scope.looked_ms = self._driver.monotonic_ms()
             scope.found_ms = scope.found_ms if found.unread else now_ms
             scope.unread = next(iter(found.unread.values()), None)
 
-    def _tell_of_unreadable(self, scope: _Scope, found: Found, now_ms: int) -> None:
+    def _tell_of_unreadable(self, scope: Scope, found: Found, now_ms: int) -> None:
         """Of versions of topics that came since somebody has followed them."""
         others = [each for each in self._scopes.values() if each.looked_ms is not None]
         for topic, newest in found.newest.items():
@@ -255,7 +215,7 @@ class Feed:
                 self._add(_gap(topic, now_ms))
             self._skipped[topic] = max(last, self._skipped.get(topic, 0))
 
-    def _look_at(self, watched: Iterable[_Watched]) -> None:
+    def _look_at(self, watched: Iterable[Watched]) -> None:
         all_watched = tuple(watched)
         with self._news:
             for each in all_watched:
@@ -266,11 +226,11 @@ class Feed:
             times = [each.looked_ms for each in self._watched.values()]
             self._at_ms = min((*times, *(scope.found_ms for scope in self._scopes.values())), default=self._at_ms)
 
-    def _look_at_one(self, watched: _Watched) -> None:
+    def _look_at_one(self, watched: Watched) -> None:
         for event in self._read(watched.keys, watched.chains, lambda chain: chain.look()):
             self._add(event)
 
-    def _behind(self, scope: _Scope, cursor: Cursor) -> _Behind | None:
+    def _behind(self, scope: Scope, cursor: Cursor) -> _Behind | None:
         """Where to read what the client at `cursor` has not, up to here; None: it is all in the ring.
 
         SUBTLE! What it missed of a topic that cannot be read is a gap, told at once. 1. We note that this is to be read
@@ -368,7 +328,7 @@ class Feed:
 class Following:
     """One client. One thread at a time."""
 
-    def __init__(self, feed: Feed, scope: _Scope, here: Cursor, missed: tuple[Sent, ...]) -> None:
+    def __init__(self, feed: Feed, scope: Scope, here: Cursor, missed: tuple[Sent, ...]) -> None:
         self.here = here  # where the ring goes on
         self._feed = feed
         self._scope = scope

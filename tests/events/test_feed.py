@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from lithify.events.feed import LINGER_MS, LOOK_MS, MARGIN_MS, Feed, Following
+from lithify.events.chain import MARGIN_MS
+from lithify.events.feed import LOOK_MS, Feed, Following
 from lithify.events.notices import CollectionEnded
 from lithify.events.stream import Asked, Cursor
 from lithify.events.types import Amount, Appended, Change, PartitionSealed
+from lithify.events.watched import LINGER_MS
 from lithify.manifest.keys import TopicKeys
 from lithify.store.driver import Driver
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound

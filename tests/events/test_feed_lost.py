@@ -6,9 +6,11 @@ import pytest
 
 from lithify.compactor.compactor import Compactor
 from lithify.events import chain
-from lithify.events.feed import GIVE_UP_MS, LINGER_MS, LOOK_MS, MARGIN_MS, TOPICS_MS, Feed, Following
+from lithify.events.chain import MARGIN_MS
+from lithify.events.feed import LOOK_MS, TOPICS_MS, Feed, Following
 from lithify.events.notices import Gap
 from lithify.events.stream import Asked
+from lithify.events.watched import GIVE_UP_MS, LINGER_MS
 from lithify.log.record import Record
 from lithify.manifest.keys import TopicKeys
 from lithify.store.errors import NotFound

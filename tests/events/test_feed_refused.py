@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lithify.events.feed import MARGIN_MS, Feed, Following
+from lithify.events.chain import MARGIN_MS
+from lithify.events.feed import Feed, Following
 from lithify.events.notices import Gap
 from lithify.events.stream import Asked, Cursor, Sent
 from lithify.manifest.keys import TopicKeys

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lithify.events.feed import LOOK_MS, MARGIN_MS, Feed
+from lithify.events.chain import MARGIN_MS
+from lithify.events.feed import LOOK_MS, Feed
 from lithify.events.notices import CollectionEnded, Gap, Trouble
 from lithify.events.stream import Asked
 from lithify.log.warehouse import Warehouse

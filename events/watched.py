@@ -1,0 +1,52 @@
+"""What the clients of a feed follow, and the partitions that are looked at for them (docs/rfcs/0018, Events)."""
+
+from lithify.events.chain import followed
+from lithify.events.stream import Asked
+from lithify.events.types import Event
+from lithify.manifest.ages import young
+from lithify.manifest.keys import PartitionKeys
+from lithify.store.apart import Fault
+
+__all__ = ["GIVE_UP_MS", "LINGER_MS", "Scope", "Watched"]
+
+LINGER_MS = 60_000  # how long chains are still looked at after their last client has gone
+GIVE_UP_MS = 600_000  # how long a partition that is gone and cannot be read is
+
+
+class Scope:
+    """What some clients follow, and which partitions that is."""
+
+    def __init__(self, asked: Asked, now_ms: int, sequence: int) -> None:
+        self.asked = asked
+        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
+        self.clients = 0
+        self.left_ms = 0  # when the last client has gone; as the next, by the clock for spans
+        self.looked_ms: int | None = None
+        self.found_ms = now_ms  # every partition that could be found before this has been
+        self.partitions: frozenset[PartitionKeys] = frozenset()
+        self.unread: Fault | None = None  # why they, or others, could not be found
+
+
+class Watched:
+    """A partition that is followed: its changes since `from_ms`. `news_ms`: it was announced after this, if its changes
+    are told from the first on."""
+
+    def __init__(self, keys: PartitionKeys, from_ms: int, news_ms: int, sequence: int) -> None:
+        self.keys = keys
+        self.chains = followed(keys, from_ms)
+        self.sequence = sequence  # whoever has all up to here finds the rest in the ring
+        self.woken = False
+        self._news_ms = news_ms
+
+    @property
+    def looked_ms(self) -> int:
+        """What could be read before this has been told, or is of a partition that was announced later."""
+        return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
+
+    def last(self, now_ms: int) -> list[Event] | None:
+        """What is left to be told of it, now that nobody announces it any more. None: it is still followed."""
+        failing = [chain for chain in self.chains if chain.failing_ms is not None]
+        if not failing:
+            return [] if self.chains[0].ended(now_ms - LINGER_MS) else None
+        long = all(young(chain.failing_ms or 0, now_ms, GIVE_UP_MS) for chain in failing)
+        return None if long else [chain.gap(0, now_ms) for chain in failing]
