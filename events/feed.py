@@ -100,6 +100,11 @@ class Feed:
                 watched.woken = self._woken = True
                 self._news.notify_all()
 
+    @property
+    def idle(self) -> bool:
+        """Nobody follows anything, and nothing is kept for whoever might."""
+        return not any((self._scopes, self._watched, self._skipped))
+
     def look(self) -> None:
         """One round over all chains that somebody follows."""
         with self._reading:

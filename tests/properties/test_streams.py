@@ -176,7 +176,7 @@ class World:
             feed.look()
             self.wait(61)
             feed.look()
-            assert not any((feed._scopes, feed._watched, feed._skipped))
+            assert feed.idle
 
     def judge(self) -> None:
         for client in self.clients:
