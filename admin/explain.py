@@ -1,6 +1,6 @@
 """What a compactor would do next in a partition, and why not more."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -26,7 +26,7 @@ from lithify.compactor.requested import waits_for
 from lithify.compactor.split import AHEAD_MAX, ranges_without_weights
 from lithify.compactor.weighing import Weighing
 from lithify.manifest.cold_price import ColdPrice, cold_price
-from lithify.manifest.config import parse
+from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
 from lithify.manifest.jobs import CompactorState, Estimate, Job
 from lithify.manifest.known import KnownPartitions
@@ -115,11 +115,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
-    return _explained(_read(known, found), lambda units: _ranges(known, found, units))
+    return _explained(known, found, _read(known, found))
 
 
 def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
-    """Reads the partitions of a far store side by side."""
+    """Reads the heads side by side if the store is far."""
     places = Places.of(known, topic)
     keys = [found.keys for found in places.chosen]
     read = dict(zip(keys, known.driver.each(partial(_read, known), places.chosen), strict=True))
@@ -128,7 +128,7 @@ def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
         reading = read[found.keys]
         if isinstance(reading, Exception):
             raise reading
-        return _explained(reading, lambda units: _ranges(known, found, units))
+        return _explained(known, found, reading)
 
     return places.ask(explained)
 
@@ -143,10 +143,9 @@ def _read(known: KnownPartitions, found: FoundPartition) -> Reading:
     return known.run(found.keys, read)
 
 
-def _ranges(known: KnownPartitions, found: FoundPartition, chosen: Sequence[Unit]) -> int | None:
+def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, chosen: Sequence[Unit]) -> int | None:
     """The number of key ranges that planning will find, by the same footers. None: too many segments to open for an
     answer, or one cannot be read."""
-    config = parse(found.topic.config)
     decided = ranges_without_weights(chosen, config)
     if decided is not None:
         return len(decided)
@@ -163,7 +162,7 @@ def _ranges(known: KnownPartitions, found: FoundPartition, chosen: Sequence[Unit
     return len(split_ranges(weights, target_bytes(config, sum(unit.bytes for unit in chosen))))
 
 
-def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None]) -> Explanation:
+def _explained(known: KnownPartitions, found: FoundPartition, reading: Reading) -> Explanation:
     decided = decision(reading)
     action, debt = decided.action, decided.debt
     due = action.due if isinstance(action, Propose | Drop) else None
@@ -172,7 +171,7 @@ def _explained(reading: Reading, ranges: Callable[[Sequence[Unit]], int | None])
         if action.due.kind == "relocate":
             foretold = estimate_relocation(action.due.units, reading.config.cold_home)
         else:
-            exact = ranges(action.due.units)
+            exact = _ranges(known, found, reading.config, action.due.units)
             foretold = estimate(reading, action.due.units, action.due.job_kind, exact)
             counted_all = exact is not None
     elif isinstance(action, Resume):

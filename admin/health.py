@@ -22,7 +22,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at, stalled_by_future
 from lithify.manifest.uploads import still_stand
 from lithify.manifest.walk import FoundPartition, UnreadTopic, partitions_found
-from lithify.manifest.words import counted, quarantine_text, span_text, tried_again_text
+from lithify.manifest.words import counted, quarantine_text, room_text, span_text, tried_again_text
 from lithify.store.apart import Ending, Fault, attempt
 from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.home_names import physical
@@ -164,15 +164,13 @@ def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> 
 
 
 def _room(head: Manifest, config: TopicConfig) -> Iterator[Check]:
-    """Whether appends find room. Of L0 segments there is a limit, which only compaction lowers."""
+    """Whether appends find room: the number of L0 segments is limited, and only compaction lowers it."""
     if head.sealed or not appends_slowed(head, config):
         return
-    where, count, most = f"{head.topic}/{head.partition}", counted(len(head.l0), "L0 segment"), config.l0_segments_max
-    asks = f"see 'lithify compaction explain {head.topic} --partition {head.partition}'"
-    if len(head.l0) < most:
-        yield Check(where, "warning", f"appends are slowed down: {count} of at most {most} (l0.segments.max); {asks}")
-    else:
-        yield Check(where, "failure", f"appends are refused: {count}, the limit (l0.segments.max) is {most}; {asks}")
+    count, most = len(head.l0), config.l0_segments_max
+    see = f"see 'lithify compaction explain {head.topic} --partition {head.partition}'"
+    verdict: Verdict = "warning" if count < most else "failure"
+    yield Check(f"{head.topic}/{head.partition}", verdict, f"{room_text(count, most)} (l0.segments.max); {see}")
 
 
 def _checked(reading: Reading, appended_ms: int) -> Iterator[Check]:

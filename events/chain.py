@@ -77,11 +77,12 @@ class FollowedChain:
 
     async def look(self) -> list[Event]:
         """What came since the last look; at the first one, since the time it was made with. If it fails, the next look
-        tells all. Costs one GET if nothing came, and once a minute one of the boundary."""
+        tells all, and what came in the minute before. Costs one GET if nothing came, and once a minute one of the
+        boundary."""
         now_ms = await Now()
-        # SUBTLE! 1. Our clock is ahead of the store's. We begin to look now, and that fails. 2. A file is created; by
-        # the store's clock that is earlier. 3. The next look takes it for one from before our time. A look that
-        # succeeds at once knows its files by their numbers. Test: tests/events/test_feed_lost.py
+        # SUBTLE! 1. Our clock is ahead of the store's, and our first look fails. 2. A file is created; the store dates
+        # it before that look. 3. The next look would take it for older than our beginning. So after a failure we go
+        # back further; after a success files are known by their numbers. Test: tests/events/test_feed_lost.py
         since_ms = self.looked_ms - (0 if self.failing_ms is None else MARGIN_MS)
         self.failing_ms = self.failing_ms or now_ms
         told = await self._look(now_ms, since_ms)

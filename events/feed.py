@@ -51,7 +51,7 @@ class Feed:
         self._driver = driver
         self._threads = threads
         self._reading = threading.Lock()  # held over requests: one round, or one client that is let in, at a time
-        self._skipped: dict[str, int] = {}  # the last version of each topic that was told to be unreadable
+        self._settled: dict[str, int] = {}  # by topic: unreadable versions up to this one need no gap any more
         self._news = threading.Condition()  # guards all that follows; never held over a request
         self._ring = Ring(driver.answer(NewId()), ring_max)
         self._at_ms = 0  # every change that a client follows and that could be read before this is in the ring
@@ -103,7 +103,7 @@ class Feed:
     @property
     def idle(self) -> bool:
         """Nobody follows anything, and nothing is kept for whoever might."""
-        return not any((self._scopes, self._watched, self._skipped))
+        return not any((self._scopes, self._watched, self._settled, self._finder.topics))
 
     def look(self) -> None:
         """One round over all chains that somebody follows."""
@@ -121,7 +121,7 @@ class Feed:
 
     def follow(self, asked: Asked = EVERYTHING, cursor: Cursor | None = None) -> "Following":
         """From `cursor` on, or from now. Raises NotFound if there is no such topic or partition, and what the listing
-        of topics raises."""
+        of topics raises; without a cursor also what reading the topic raises."""
         with ExitStack() as undo:
             with self._reading:
                 scope = self._enter(asked)
@@ -192,10 +192,13 @@ class Feed:
         since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in self._scopes.values())
         found = self._finder.partitions(scope.asked, since_ms)
         self._tell_of_unreadable(scope, found, now_ms)
-        left = {keys: self._watched[keys].last(now_ms) for keys in scope.partitions.difference(found.partitions)}
-        for gap in (gap for gaps in left.values() for gap in gaps or ()):
-            self._add(gap)
-        ended = {keys for keys, gaps in left.items() if gaps is not None}
+        ended: set[PartitionKeys] = set()
+        for keys in scope.partitions.difference(found.partitions):
+            gaps = self._watched[keys].ending(now_ms)
+            if gaps is not None:
+                ended.add(keys)
+                for gap in gaps:
+                    self._add(gap)
         with self._news:
             for keys, from_ms in found.partitions.items():
                 # SUBTLE! 1. A client has all up to 7, and goes. 2. Nobody follows; changes come, but not into the ring.
@@ -216,9 +219,9 @@ class Feed:
             last = found.unreadable.get(topic, 0)
             if not any(each.asked.topic in (None, topic) for each in others):
                 last = newest
-            elif last > self._skipped.get(topic, 0):
+            elif last > self._settled.get(topic, 0):
                 self._add(_gap(topic, now_ms))
-            self._skipped[topic] = max(last, self._skipped.get(topic, 0))
+            self._settled[topic] = max(last, self._settled.get(topic, 0))
 
     def _look_at(self, watched: Iterable[Watched]) -> None:
         all_watched = tuple(watched)
@@ -313,7 +316,7 @@ class Feed:
             self._watched = {keys: each for keys, each in self._watched.items() if keys in kept}
             if not self._scopes:
                 self._finder.forget()
-                self._skipped.clear()
+                self._settled.clear()
 
     def _begun(self, keys: PartitionKeys) -> bool:
         return all(chain.begun for chain in self._watched[keys].chains)

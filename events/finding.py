@@ -43,13 +43,19 @@ class Finder:
             if isinstance(known, Fault):
                 found.unread[name] = known
                 continue
-            found.partitions.update({keys: ms for keys, ms in known.partitions.items() if asked.covers(keys)})
-            found.newest[name] = lineage.seen.number
-            if not lineage.seen.number:  # nothing has this name, and nobody knows how many such names are asked for
+            if not lineage.seen.number:  # no topic has this name; clients may ask for any number of such names
                 del self._topics[name]
+                continue
+            found.newest[name] = lineage.seen.number
+            found.partitions.update({keys: ms for keys, ms in known.partitions.items() if asked.covers(keys)})
             if known.unreadable:
                 found.unreadable[name] = known.unreadable
         return found
+
+    @property
+    def topics(self) -> list[str]:
+        """That are remembered."""
+        return [*self._topics]
 
     def forget(self) -> None:
         """Nobody follows anything for now."""

@@ -7,10 +7,11 @@ from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault
 
-__all__ = ["GIVE_UP_MS", "LINGER_MS", "Scope", "Watched"]
+__all__ = ["GIVE_UP_MS", "LINGER_MS", "QUIET_MS", "Scope", "Watched"]
 
 LINGER_MS = 60_000  # how long chains are still looked at after their last client has gone
-GIVE_UP_MS = 600_000  # how long a partition that is gone and cannot be read is
+QUIET_MS = 60_000  # a partition of a deleted topic is let go of after so long without a change
+GIVE_UP_MS = 600_000  # how long one that is gone and cannot be read is tried; then it ends with a gap
 
 
 class Scope:
@@ -20,9 +21,9 @@ class Scope:
         self.asked = asked
         self.sequence = sequence  # whoever has all up to here finds the rest in the ring
         self.clients = 0
-        self.left_ms = 0  # when the last client has gone; as the next, by the clock for spans
+        self.left_ms = 0  # when the last client went, by the monotonic clock, as the next
         self.looked_ms: int | None = None
-        self.found_ms = now_ms  # every partition that could be found before this has been
+        self.found_ms = now_ms  # all partitions that were announced before this have been found
         self.partitions: frozenset[PartitionKeys] = frozenset()
         self.unread: Fault | None = None  # why they, or others, could not be found
 
@@ -43,10 +44,11 @@ class Watched:
         """What could be read before this has been told, or is of a partition that was announced later."""
         return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
 
-    def last(self, now_ms: int) -> list[Event] | None:
-        """What is left to be told of it, now that nobody announces it any more. None: it is still followed."""
-        failing = [chain for chain in self.chains if chain.failing_ms is not None]
+    def ending(self, now_ms: int) -> list[Event] | None:
+        """What a partition that nobody announces any more ends with: nothing, or gaps. None: it is still followed."""
+        failing = [(chain, chain.failing_ms) for chain in self.chains if chain.failing_ms is not None]
         if not failing:
-            return [] if self.chains[0].ended(now_ms - LINGER_MS) else None
-        long = all(young(chain.failing_ms or 0, now_ms, GIVE_UP_MS) for chain in failing)
-        return None if long else [chain.gap(0, now_ms) for chain in failing]
+            return [] if self.chains[0].ended(now_ms - QUIET_MS) else None
+        if all(young(since_ms, now_ms, GIVE_UP_MS) for _, since_ms in failing):
+            return None
+        return [chain.gap(0, now_ms) for chain, _ in failing]

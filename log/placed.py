@@ -47,12 +47,12 @@ def get_placed(
     get_many: Callable[[int, list[bytes], int], list[Record | None]],
     store: Store,
 ) -> list[Record | None]:
-    """As `Topic.get_many`. `get_many` asks one partition, among so many that are asked at once: a far store is asked
-    for all of them side by side.
+    """As `Topic.get_many`. `get_many(number, keys, among)` asks one partition while `among` are asked at once. Those of
+    a far store are asked side by side.
 
-    SUBTLE! Where others are asked beside it, it asks the warehouse alone: these are threads of the warehouse's store
-    (`point_reads.py`). What takes another home is asked for again, by the caller, one partition after the other. Test:
-    tests/log/test_topics_far_away.py
+    SUBTLE! Partitions that are asked side by side are asked by threads of the warehouse's store, so never for what is
+    in another home (the race is told in `point_reads.py`). One that needs it raises Elsewhere, and is asked again
+    afterwards, alone. Test: tests/log/test_gets_across_homes.py
     """
     numbers: list[int] = partitions_for_keys(pa.array(keys, pa.binary()), places.counts[-1]).tolist() if keys else []
     rows: dict[int, list[int]] = {}
@@ -65,8 +65,8 @@ def get_placed(
         beside.update(zip(asked, store.side_by_side(calls), strict=True))
     found: list[Record | None] = [None] * len(keys)
     for number, mine in rows.items():
-        records = beside.get(number, Elsewhere())
-        if isinstance(records, Elsewhere):
+        records = beside.get(number)
+        if records is None or isinstance(records, Elsewhere):
             records = get_many(number, asked[number], 1)
         if isinstance(records, Exception):
             raise records

@@ -57,7 +57,7 @@ class PointReads:
             if found is not None:
                 return found
             try:
-                return snapshot.get_many(wanted) if among == 1 else snapshot.get_many_here(wanted, among)
+                return snapshot.get_many_among(wanted, among)
             except SnapshotExpired:
                 # SUBTLE! A collection may have deleted what a manifest names that is no longer the head. It says
                 # nothing about the keys: ask the head. Test: tests/log/test_staleness.py
@@ -79,7 +79,7 @@ def _both(
     slow home, in all of these threads. 2. Gets of what is hot find none, and search and read one after the other.
     Whatever takes another home is read by the caller, once the head is known. Test: tests/log/test_gets_across_homes.py
     """
-    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many_here, wanted, among)]
+    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many_among, wanted, among, here_only=True)]
     head, found = store.side_by_side(calls)
     if isinstance(head, Exception):
         raise head

@@ -11,32 +11,32 @@ from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import SegmentRef
 from lithify.store.port import Store
 
-__all__ = ["TOGETHER_BYTES_MAX", "Reading", "in_turn"]
+__all__ = ["TOGETHER_BYTES_MAX", "PartitionRead", "in_turn"]
 
 TOGETHER_BYTES_MAX = 32 << 20  # of the records in memory, of all partitions that are read at once
 TOGETHER_MAX = 16
 
 
-class Reading(NamedTuple):
+class PartitionRead(NamedTuple):
     """What is to be read of a partition."""
 
-    batches: Callable[[], Iterator[pa.RecordBatch]]  # begins; thread-safe
+    batches: Callable[[], Iterator[pa.RecordBatch]]  # begins a read; any thread may call it
     bytes: int  # of its records in memory
     hot: bool  # all of it is in the warehouse
 
     @staticmethod
-    def of(segments: Iterable[SegmentRef], batches: Callable[[], Iterator[pa.RecordBatch]]) -> "Reading":
+    def of(segments: Iterable[SegmentRef], batches: Callable[[], Iterator[pa.RecordBatch]]) -> "PartitionRead":
         refs = tuple(segments)
-        return Reading(batches, sum(ref.raw_bytes for ref in refs), all(map(in_warehouse, refs)))
+        return PartitionRead(batches, sum(ref.raw_bytes for ref in refs), all(map(in_warehouse, refs)))
 
 
-def in_turn(readings: Iterable[Reading], store: Store) -> Iterator[pa.RecordBatch]:
+def in_turn(reads: Iterable[PartitionRead], store: Store) -> Iterator[pa.RecordBatch]:
     """The batches of each, one after the other. An error is raised when its turn comes.
 
     Small ones that follow each other are read whole beforehand, side by side: else each of them would wait for its own
     round trips. It is threads of the warehouse's `store` that read them, so nothing of another home is read there.
     """
-    left = deque(readings)
+    left = deque(reads)
     while left:
         together = [left.popleft()]
         size = together[0].bytes
@@ -53,11 +53,11 @@ def in_turn(readings: Iterable[Reading], store: Store) -> Iterator[pa.RecordBatc
             yield from outcome
 
 
-def _may_join(together: list[Reading], size: int, other: Reading, store: Store) -> bool:
+def _may_join(together: list[PartitionRead], size: int, other: PartitionRead, store: Store) -> bool:
     if not store.far or len(together) == TOGETHER_MAX or not (together[0].hot and other.hot):
         return False
     return size + other.bytes <= TOGETHER_BYTES_MAX
 
 
-def _whole(reading: Reading) -> list[pa.RecordBatch]:
-    return list(reading.batches())
+def _whole(read: PartitionRead) -> list[pa.RecordBatch]:
+    return list(read.batches())

@@ -251,14 +251,15 @@ class Snapshot:
 
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
-        return self._get_many(keys, here_only=False, among=1)
+        return self.get_many_among(keys, 1)
 
-    def get_many_here(self, keys: Iterable[bytes | str], among: int) -> list[Record | None]:
-        """As `get_many`, from the warehouse alone, with its share of the memory if `among` partitions are asked at
-        once. Raises Elsewhere (lithify.segment.points) if it takes another home."""
-        return self._get_many(keys, here_only=True, among=among)
-
-    def _get_many(self, keys: Iterable[bytes | str], *, here_only: bool, among: int) -> list[Record | None]:
+    def get_many_among(
+        self, keys: Iterable[bytes | str], among: int, *, here_only: bool | None = None
+    ) -> list[Record | None]:
+        """As `get_many`, while `among` partitions are asked at once. If these are several, it takes its share of the
+        memory, and asks the warehouse alone (`here_only`): it raises Elsewhere (lithify.segment.points) if that is not
+        enough."""
+        here_only = among > 1 if here_only is None else here_only
         wanted = check_keys(keys, self.where)
         try:
             in_turn = sorted(set(wanted))  # in order: neighbours are found in the same rows

@@ -336,8 +336,8 @@ class Topic:
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def snapshot(self, ttl: int | timedelta | None = None, *, manifests: Sequence[int] | None = None) -> TopicSnapshot:
-        """A snapshot of each partition, one after the other: the newest, or those `manifests`, a number for each. `ttl`
-        as in `Partition.snapshot`: it keeps them readable."""
+        """A snapshot of each partition (side by side if the store is far; not of one instant): the newest, or those
+        `manifests`, a number for each. `ttl` as in `Partition.snapshot`: it keeps them readable."""
         self._fresh_config()
         return opened_topic(self.name, self.key_places(), self.partition, ttl, manifests, self._driver.each)
 

@@ -16,7 +16,7 @@ from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record, whole_records
-from lithify.log.small_partitions import Reading, in_turn
+from lithify.log.small_partitions import PartitionRead, in_turn
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Batches, Whole
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -42,7 +42,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
     """A snapshot of each partition of a topic. Thread-safe; readable as long as those are. Made by `Topic.snapshot` and
-    `Topic.pinned`. To read logs, read each partition: `partitions[0].read()`.
+    `Topic.pinned`. `read` reads the whole log; `partitions[0].read()` that of one partition.
 
     >>> topic = lithify.open("memory://example").create_topic("users", partitions=2)
     >>> _ = topic.append([lithify.Record(b"ada", b"free"), lithify.Record(b"bela", b"team")])
@@ -76,17 +76,17 @@ class TopicSnapshot:
     ) -> pa.RecordBatchReader:
         """As `Topic.scan`."""
         asked = wanted(self.topic, low=low, high=high, columns=columns, tombstones=tombstones)
-        readings = [
-            Reading.of(whole.segments, partial(snapshot.batches, whole, self._left_out))
+        reads = [
+            PartitionRead.of(whole.segments, partial(snapshot.batches, whole, self._left_out))
             for snapshot, whole in zip(self.partitions, self._wholes(asked), strict=True)
         ]
-        batches = Whole(in_turn(readings, self._store), self.topic)
+        batches = Whole(in_turn(reads, self._store), self.topic)
         return pa.RecordBatchReader.from_batches(schema_of(asked.columns), batches)
 
     def read(self) -> Iterator[Record]:
         """As `Topic.read`."""
-        readings = [Reading.of(each.segments, lambda each=each: each.log().rows) for each in self.partitions]
-        return whole_records(Batches(RECORDS, Whole(in_turn(readings, self._store), self.topic)), self.topic)
+        reads = [PartitionRead.of(each.segments, lambda each=each: each.log().rows) for each in self.partitions]
+        return whole_records(Batches(RECORDS, Whole(in_turn(reads, self._store), self.topic)), self.topic)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
@@ -160,8 +160,7 @@ class TopicSnapshot:
         wanted = check_keys(keys, self.topic)
 
         def asked(number: int, mine: list[bytes], among: int) -> list[Record | None]:
-            snapshot = self.partitions[number]
-            return snapshot.get_many(mine) if among == 1 else snapshot.get_many_here(mine, among)
+            return self.partitions[number].get_many_among(mine, among)
 
         return get_placed(self.places, wanted, asked, self._store)
 

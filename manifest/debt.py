@@ -26,7 +26,7 @@ from lithify.manifest.reading import Reading
 from lithify.manifest.retention import floor_at
 from lithify.manifest.steps import steps
 from lithify.manifest.units import Unit, units
-from lithify.manifest.words import DEBT_TEXTS, counted, size_text, span_text
+from lithify.manifest.words import DEBT_TEXTS, counted, room_text, size_text, span_text
 
 __all__ = ["Debt", "DebtName", "Due", "NotDue", "Work", "appends_slowed", "assess"]
 
@@ -281,9 +281,7 @@ class _Books:
         chosen = max(groups, key=len)
         if not chosen:
             return NotDue(DebtName.L0_PRESSURE.text, f"{counted(count, 'L0 segment')}, held by active jobs")
-        now = "slowed down" if count < most else "refused"
-        told = f"appends are {now}: {counted(count, 'L0 segment')} of at most {most}"
-        return Due(DebtName.L0_PRESSURE, tuple(chosen), told)
+        return Due(DebtName.L0_PRESSURE, tuple(chosen), room_text(count, most))
 
     def _tier_l0(self) -> Due | NotDue:
         loose = [u for u in self.old if not u.is_run]

@@ -10,6 +10,7 @@ __all__ = [
     "numbers_text",
     "quarantine_text",
     "retried_text",
+    "room_text",
     "size_text",
     "span_text",
     "tried_again_text",
@@ -54,6 +55,12 @@ def size_text(size: int) -> str:
 def counted(count: int, noun: str) -> str:
     """1 segment, 2 segments."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def room_text(l0_segments: int, most: int) -> str:
+    """How appends fare, of a partition that is near its limit of L0 segments, or has reached it."""
+    fare = "slowed down" if l0_segments < most else "refused"
+    return f"appends are {fare}: {counted(l0_segments, 'L0 segment')} of at most {most}"
 
 
 def numbers_text(noun: str, numbers: Sequence[int]) -> str:

@@ -66,7 +66,7 @@ def test_appends_that_are_slowed_down_and_refused(on_files: Lithify) -> None:
     result = on_files("doctor", "--rounds", "1")
     assert result.exit_code == 9
     told = " ".join(result.stdout.split())
-    assert "failure users/1 appends are refused: 4 L0 segments, the limit (l0.segments.max) is 4" in told
+    assert "failure users/1 appends are refused: 4 L0 segments of at most 4 (l0.segments.max)" in told
     assert "see 'lithify compaction explain users --partition 1'" in told
     on_files.ok("topic", "alter", "users", "--config", "compaction.paused=true")
     assert "appends are refused: 4 L0 segments of at most 4" in on_files.ok("compaction", "explain", "users")

@@ -210,7 +210,7 @@ def test_every_public_method_is_listed() -> None:
         "Partition.open_producer",
     }
     internal |= {"Partition.check_producer", "Snapshot.sorts", "Snapshot.task", "Snapshot.cut", "Snapshot.batches"}
-    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log", "Snapshot.get_many_here"}
+    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log", "Snapshot.get_many_among"}
     internal |= {"Partition.get_many_among"}
     for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)

@@ -1,4 +1,4 @@
-"""docs/reading.md is true: its blocks run, and calls wait for as many round trips as it says."""
+"""docs/reading.md is true: its blocks run, and a get that may be old asks for what it says."""
 
 import re
 from pathlib import Path

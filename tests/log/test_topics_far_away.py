@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lithify.log.record import Record
-from lithify.log.small_partitions import TOGETHER_BYTES_MAX, Reading, in_turn
+from lithify.log.small_partitions import TOGETHER_BYTES_MAX, PartitionRead, in_turn
 from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -28,7 +28,8 @@ KEYS = [b"%d" % n for n in range(60)]
 
 
 class Meeting(FarStore):
-    """A store with threads, which answers the first question about each manifest when all partitions have asked."""
+    """A store with threads, which answers the first question about each partition's files of one kind when all have
+    asked."""
 
     def __init__(self) -> None:
         super().__init__("meeting")
@@ -111,10 +112,13 @@ def keys_of(part: Snapshot) -> list[bytes]:
     return part.scan().read_all()["key"].to_pylist()
 
 
-@pytest.mark.parametrize("read", [Topic.read, lambda topic: topic.scan().read_all()["key"].to_pylist()])
+@pytest.mark.parametrize(
+    "read",
+    [lambda topic: [each.key for each in topic.read()], lambda topic: topic.scan().read_all()["key"].to_pylist()],
+)
 def test_small_ones_are_read_side_by_side(store: Meeting, topic: Topic, read: Callable[[Topic], Any]) -> None:
     store.at, store.meets = "segments", threading.Barrier(PARTITIONS)
-    found = [getattr(each, "key", each) for each in read(topic)]
+    found = read(topic)
     assert len(store.met) == PARTITIONS
     places = {key: number for number, part in enumerate(topic.snapshot().partitions) for key in keys_of(part)}
     assert sorted(found) == sorted(KEYS)
@@ -131,15 +135,15 @@ def test_what_cannot_be_read_is_raised_when_its_turn_comes(store: Meeting, topic
     assert sum(batch.num_rows for batch in batches) == before
 
 
-def readings(sizes: list[int], cold: Collection[int] = ()) -> tuple[list[Reading], list[str]]:
-    """And a list of where each is read, once it is."""
-    read: list[str] = []
+def reads(sizes: list[int], cold: Collection[int] = ()) -> tuple[list[PartitionRead], list[int]]:
+    """And a list of those that were read."""
+    read: list[int] = []
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
-        read.append(threading.current_thread().name)
+        read.append(number)
         return iter([pa.record_batch({"n": [number]})])
 
-    made = [Reading(partial(batches, n), size, n not in cold) for n, size in enumerate(sizes)]
+    made = [PartitionRead(partial(batches, n), size, n not in cold) for n, size in enumerate(sizes)]
     return made, read
 
 
@@ -164,13 +168,13 @@ def test_how_many_are_read_at_once(sizes: list[int], cold: tuple[int, ...], wave
         return run(calls)
 
     store.pool.run = noted  # pyright: ignore[reportAttributeAccessIssue]
-    made, _ = readings(sizes, cold)
+    made, _ = reads(sizes, cold)
     numbers = [batch.column("n")[0].as_py() for batch in in_turn(made, store)]
     assert numbers == list(range(len(sizes)))
     assert asked == [wave for wave in waves if wave > 1]
 
 
 def test_near_ones_are_read_at_their_turn() -> None:
-    made, read = readings([1] * 3)
+    made, read = reads([1] * 3)
     for at, _ in enumerate(in_turn(made, MemoryStore()), 1):
         assert len(read) == at

@@ -33,7 +33,6 @@ class Recording(MemoryStore):
     def __init__(self, clock: HandClock) -> None:
         super().__init__(clock=clock)
         self.files: dict[Chain, dict[int, File]] = {}
-        self.created_ms: dict[tuple[Chain, int], int] = {}
         self.announced: set[PartitionKeys] = set()
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
@@ -43,7 +42,6 @@ class Recording(MemoryStore):
             number = int(parts[4].partition(".")[0])
             chain = (parts[0], parts[1], int(parts[2]), parts[3])
             self.files.setdefault(chain, {})[number] = decode(KINDS[parts[3]], body, key, number)
-            self.created_ms[chain, number] = self.now()
         if outcome is Outcome.CREATED and key.endswith(".topic"):
             topic = decode(TopicFile, body, key, int(parts[-1].partition(".")[0]))
             self.announced.update(partition_keys(topic))
