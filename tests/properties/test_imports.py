@@ -43,7 +43,7 @@ from tests.cli.conftest import Lithify
 from tests.cli.test_imports import HOW, Faults, Killed
 
 CHUNK = 10
-EVERYDAY, ALL = 4, 60
+EVERYDAY, ALL = 4, 28
 ENDED = (Killed, KeyboardInterrupt, Unavailable, CommitUnknown)
 OTHERS = "other"
 
