@@ -17,7 +17,7 @@ from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import File, PartitionFiles
 from lithify.store.listing import pages
-from lithify.store.port import Now
+from lithify.store.port import Head, Now
 
 __all__ = ["FILES_MAX", "MARGIN_MS", "FollowedChain", "Since", "followed", "partitions_since", "topics_since"]
 
@@ -64,7 +64,7 @@ class FollowedChain:
         self._proved_ms = 0
         self._at: _At | None = None  # all changes up to this file have been told; None: nobody has looked
         self.looked_ms = since_ms  # the changes of all files that others could read before this have been told
-        self.failing_ms: int | None = None  # since when looks have failed; None: the last one did not
+        self.failing = False  # the last look did
 
     @property
     def begun(self) -> bool:
@@ -83,10 +83,10 @@ class FollowedChain:
         # SUBTLE! 1. Our clock is ahead of the store's, and our first look fails. 2. A file is created; the store dates
         # it before that look. 3. The next look would take it for older than our beginning. So after a failure we go
         # back further; after a success files are known by their numbers. Test: tests/events/test_feed_lost.py
-        since_ms = self.looked_ms - (0 if self.failing_ms is None else MARGIN_MS)
-        self.failing_ms = self.failing_ms or now_ms
+        since_ms = self.looked_ms - (MARGIN_MS if self.failing else 0)
+        self.failing = True
         told = await self._look(now_ms, since_ms)
-        self.looked_ms, self.failing_ms = now_ms, None
+        self.looked_ms, self.failing = now_ms, False
         return told
 
     async def _look(self, now_ms: int, since_ms: int) -> list[Event]:
@@ -204,15 +204,17 @@ async def partitions_since(lineage: Lineage[TopicFile], since_ms: int) -> Since:
     """Those announced since `since_ms` are news from their beginning. Costs one GET if nothing has changed since.
     Raises what the newest version raises that cannot be read."""
     found: dict[PartitionKeys, int] = {}
-    unreadable = 0
+    unreadable, over = 0, False
     version: Version[TopicFile] | None = await lineage.refresh()
     while version is not None and version.number:
-        old = False
         if version.value is None:
-            unreadable = unreadable or version.number
+            info = await Head(lineage.chain.key(version.number))
+            old = info is not None and info.modified_ms is not None and info.modified_ms < since_ms
+            if not old or over:  # else those that it announced were there before, and are named by the next version
+                unreadable = unreadable or version.number
         else:
-            old = _seen_ms(version) < since_ms
-            if not version.value.deleted:  # of a life that ended since, the version before tells
+            old, over = _seen_ms(version) < since_ms, version.value.deleted
+            if not over:  # of a life that ended since, the version before tells
                 found.update(dict.fromkeys(partition_keys(version.value), since_ms if old else 0))
         version = None if old or version.number == 1 else await lineage.glance(version.number - 1)
     return Since(found, unreadable)

@@ -16,7 +16,7 @@ from lithify.events.notices import Gap
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
 from lithify.events.types import Change, Event
-from lithify.events.watched import LINGER_MS, Scope, Watched
+from lithify.events.watched import GIVE_UP_MS, LINGER_MS, Scope, Watched
 from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault, attempt
@@ -78,10 +78,11 @@ class Feed:
                 if self._closed:
                     return
             if self._driver.monotonic_ms() < due_ms:
-                self.look_where_woken()
+                looked = attempt(self.look_where_woken)
             else:
-                self.look()
+                looked = attempt(self.look)
                 due_ms = self._driver.monotonic_ms() + LOOK_MS
+            self._troubles.tell("changes not read", looked)  # and goes on: nobody else looks
 
     def close(self) -> None:
         with self._news:
@@ -188,13 +189,17 @@ class Feed:
     def _find(self, scope: Scope) -> None:
         """Which partitions are followed now."""
         now_ms = self._driver.now_ms()
+        with self._news:
+            scopes = {scope, *self._scopes.values()}
         # Of other clients too: what is new to any of them is read from its beginning, for all.
-        since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in self._scopes.values())
+        since_ms = min(each.found_ms - (0 if each.looked_ms is None else MARGIN_MS) for each in scopes)
         found = self._finder.partitions(scope.asked, since_ms)
-        self._tell_of_unreadable(scope, found, now_ms)
+        self._tell_of_unreadable(scopes, found, now_ms)
+        mine_ms, gone = self._driver.monotonic_ms(), scope.partitions.difference(found.partitions)
+        scope.gone = {keys: scope.gone.get(keys, mine_ms) for keys in gone}
         ended: set[PartitionKeys] = set()
-        for keys in scope.partitions.difference(found.partitions):
-            gaps = self._watched[keys].ending(now_ms)
+        for keys, gone_ms in scope.gone.items():
+            gaps = self._watched[keys].ending(now_ms, patient=young(gone_ms, mine_ms, GIVE_UP_MS))
             if gaps is not None:
                 ended.add(keys)
                 for gap in gaps:
@@ -212,9 +217,9 @@ class Feed:
             scope.found_ms = scope.found_ms if found.unread else now_ms
             scope.unread = next(iter(found.unread.values()), None)
 
-    def _tell_of_unreadable(self, scope: Scope, found: Found, now_ms: int) -> None:
+    def _tell_of_unreadable(self, scopes: Collection[Scope], found: Found, now_ms: int) -> None:
         """Of versions of topics that came since somebody has followed them."""
-        others = [each for each in self._scopes.values() if each.looked_ms is not None]
+        others = [each for each in scopes if each.looked_ms is not None]
         for topic, newest in found.newest.items():
             last = found.unreadable.get(topic, 0)
             if not any(each.asked.topic in (None, topic) for each in others):
@@ -316,7 +321,8 @@ class Feed:
             self._watched = {keys: each for keys, each in self._watched.items() if keys in kept}
             if not self._scopes:
                 self._finder.forget()
-                self._settled.clear()
+            kept_topics = set(self._finder.topics)
+            self._settled = {topic: number for topic, number in self._settled.items() if topic in kept_topics}
 
     def _begun(self, keys: PartitionKeys) -> bool:
         return all(chain.begun for chain in self._watched[keys].chains)

@@ -15,6 +15,8 @@ from lithify.store.driver import Driver
 
 __all__ = ["Finder", "Found"]
 
+KEPT_MAX = 4_096  # topics, those asked for last; another one costs a search for its newest version
+
 
 class Found(NamedTuple):
     partitions: dict[PartitionKeys, int]  # from when on each is news
@@ -37,12 +39,14 @@ class Finder:
         names = [asked.topic] if asked.topic is not None else self._names(since_ms)
         found = Found({}, {}, {}, {})
         for name in names:
-            lineage = self._topics.setdefault(name, topic_lineage(name))
+            lineage = self._topics[name] = self._topics.pop(name, None) or topic_lineage(name)
             known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
             self._troubles.tell("topic skipped", known, name)
             if isinstance(known, Fault):
                 found.unread[name] = known
                 continue
+            if len(self._topics) > KEPT_MAX:  # of those that are gone nobody says so
+                del self._topics[next(iter(self._topics))]
             if not lineage.seen.number:  # no topic has this name; clients may ask for any number of such names
                 del self._topics[name]
                 continue

@@ -3,7 +3,6 @@
 from lithify.events.chain import followed
 from lithify.events.stream import Asked
 from lithify.events.types import Event
-from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault
 
@@ -25,6 +24,7 @@ class Scope:
         self.looked_ms: int | None = None
         self.found_ms = now_ms  # all partitions that were announced before this have been found
         self.partitions: frozenset[PartitionKeys] = frozenset()
+        self.gone: dict[PartitionKeys, int] = {}  # those that nobody announces any more, since when (monotonic clock)
         self.unread: Fault | None = None  # why they, or others, could not be found
 
 
@@ -38,17 +38,18 @@ class Watched:
         self.sequence = sequence  # whoever has all up to here finds the rest in the ring
         self.woken = False
         self._news_ms = news_ms
+        self._given_up = False
 
     @property
     def looked_ms(self) -> int:
         """What could be read before this has been told, or is of a partition that was announced later."""
         return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
 
-    def ending(self, now_ms: int) -> list[Event] | None:
-        """What a partition that nobody announces any more ends with: nothing, or gaps. None: it is still followed."""
-        failing = [(chain, chain.failing_ms) for chain in self.chains if chain.failing_ms is not None]
-        if not failing:
-            return [] if self.chains[0].ended(now_ms - QUIET_MS) else None
-        if all(young(since_ms, now_ms, GIVE_UP_MS) for _, since_ms in failing):
+    def ending(self, now_ms: int, *, patient: bool) -> list[Event] | None:
+        """What a partition that nobody announces any more ends with: nothing, or gaps, once. None: it is still
+        followed, for what can be read is not sealed, or because what cannot be read is still waited for (`patient`)."""
+        failing = [chain for chain in self.chains if chain.failing]
+        if not (self.chains[0].failing or self.chains[0].ended(now_ms - QUIET_MS)) or (failing and patient):
             return None
-        return [chain.gap(0, now_ms) for chain, _ in failing]
+        told, self._given_up = self._given_up, True
+        return [] if told else [chain.gap(0, now_ms) for chain in failing]

@@ -13,7 +13,8 @@ from lithify.store.port import Store
 
 __all__ = ["TOGETHER_BYTES_MAX", "PartitionRead", "in_turn"]
 
-TOGETHER_BYTES_MAX = 32 << 20  # of the records in memory, of all partitions that are read at once
+# Of the records in memory, of all partitions that are read at once. Reading them takes up to ten times as much.
+TOGETHER_BYTES_MAX = 8 << 20
 TOGETHER_MAX = 16
 
 

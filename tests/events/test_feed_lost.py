@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 
 from lithify.compactor.compactor import Compactor
-from lithify.events import chain
+from lithify.events import chain, feed
 from lithify.events.chain import MARGIN_MS
 from lithify.events.feed import LOOK_MS, TOPICS_MS, Feed, Following
 from lithify.events.notices import Gap
 from lithify.events.stream import Asked
 from lithify.events.watched import GIVE_UP_MS, LINGER_MS
 from lithify.log.record import Record
+from lithify.log.warehouse import Warehouse
 from lithify.manifest.keys import TopicKeys
-from lithify.store.errors import NotFound
-from lithify.store.port import Now, Request
+from lithify.manifest.lifetime import Seal
+from lithify.manifest.partition import PartitionFiles
+from lithify.store.errors import NotFound, Unavailable
+from lithify.store.port import Create, Now, Request
 from tests.events.serving import Away, Scene, told
 from tests.unreadable import UNREADABLE, Rewrite, rewrite
 
@@ -134,7 +137,7 @@ def test_what_is_gone_and_cannot_be_read_is_given_up_with_a_gap(scene: Scene, dr
     assert "PartitionSealed 0:2" in found
     assert "Gap" not in found
     assert following.cursor.at_ms < scene.clock.now_ms - MARGIN_MS
-    scene.wait(2 * MARGIN_MS)
+    scene.wait(5 * MARGIN_MS)
     server.look()
     assert [(e.chain, e.from_ms) for _, e in following.take() if isinstance(e, Gap)] == [
         ("compactor", scene.clock.now_ms)
@@ -209,3 +212,83 @@ def test_as_many_files_as_may_be_read_are_no_gap(
         scene.append(0)
     found = told(scene.server().follow(Asked("t", 0), cursor).take())
     assert (found.count("Gap"), len(found)) == (gaps, min(appends, 10) + gaps)
+
+
+def test_the_seal_of_a_deletion_that_was_interrupted_while_its_jobs_could_not_be_read(
+    scene: Scene, driver: Away, server: Feed
+) -> None:
+    """Its manifests could be read all the time: they are followed until the seal has come."""
+    scene.warehouse.create_topic("c", 1, COMPACTED, probe=False)
+    following = server.follow()
+    driver.refuses = lambda request: getattr(request, "key", "").startswith("c/") and "/compactor/" in str(request)
+    look(scene, server, 3, following, GIVE_UP_MS // 2)
+    deleter = Away(scene)
+    deleter.refuses = lambda request: isinstance(request, Create) and "/manifest/" in request.key
+    with pytest.raises(Unavailable):
+        Warehouse(deleter).delete_topic("c")
+    found = look(scene, server, 3, following, GIVE_UP_MS // 2)
+    assert "Gap" not in found
+    keys = next(keys for keys in server._watched if keys.topic == "c")
+    scene.warehouse.driver.run(PartitionFiles(keys).manifest.commit(Seal()))
+    assert "PartitionSealed 0:2" in look(scene, server, 1, following)
+    assert "Gap" in look(scene, server, 3, following, GIVE_UP_MS // 2)
+
+
+def test_what_is_given_up_is_told_once_however_many_follow_it(scene: Scene, driver: Away, server: Feed) -> None:
+    scene.warehouse.create_topic("c", 1, COMPACTED, probe=False)
+    following = server.follow()
+    for asked in (Asked("c"), Asked("c", 0), Asked("t")):
+        server.follow(asked)
+    scene.warehouse.delete_topic("c")
+    driver.refuses = lambda request: getattr(request, "key", "").startswith("c/") and "/compactor/" in str(request)
+    assert look(scene, server, 6, following, GIVE_UP_MS // 2).count("Gap") == 1
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_a_version_that_was_there_before_the_cursor_is_no_gap(scene: Scene, change: Rewrite) -> None:
+    """Nothing that it announced was missed: the next version names it, too."""
+    scene.topic.alter(partitions=3)
+    rewrite(scene.store, TopicKeys("t").config.key(2), change)
+    scene.wait(60 * MARGIN_MS)
+    cursor = scene.server().follow().cursor
+    scene.topic.alter(partitions=4)
+    found = told(scene.server().follow(cursor=cursor).take())
+    assert "PartitionCreated 3:1" in found
+    assert "Gap" not in found
+
+
+@pytest.mark.parametrize("change", UNREADABLE)
+def test_the_end_of_a_life_that_an_old_version_announced_is_a_gap(scene: Scene, change: Rewrite) -> None:
+    """No other version names all of its partitions."""
+    scene.topic.alter(partitions=3)
+    then_ms = scene.clock.now_ms
+    scene.wait(60 * MARGIN_MS)
+    cursor = scene.server().follow().cursor
+    scene.warehouse.delete_topic("t")
+    scene.warehouse.create_topic("t", 1, probe=False)
+    now_ms, scene.clock.now_ms = scene.clock.now_ms, then_ms
+    rewrite(scene.store, TopicKeys("t").config.key(2), change)
+    scene.clock.now_ms = now_ms
+    assert "Gap" in told(scene.server().follow(cursor=cursor).take())
+
+
+def test_a_server_whose_look_fails_in_an_unforeseen_way_goes_on(
+    scene: Scene, driver: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clients were sent signs of life, and nothing else, for ever."""
+    server = Feed(driver, threads=1)
+    following = server.follow()
+    look_once, looks = server.look, list[int]()
+
+    def fails_first() -> None:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            raise RuntimeError("can't start new thread")
+        look_once()
+        server.close()
+
+    monkeypatch.setattr(server, "look", fails_first)
+    monkeypatch.setattr(feed, "LOOK_MS", 0)
+    server.run()
+    assert looks == [0, 1]
+    assert told(following.take())[0] == "Trouble"
