@@ -18,6 +18,7 @@ from lithify.manifest.model import Checkpoint, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.retention import Retention, floor_at
 from lithify.segment.cold_reads import ColdReads
+from lithify.segment.room import Room
 from lithify.segment.segments import Segments
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
@@ -81,12 +82,13 @@ class Handle:
         """As `Snapshot.offset_for_timestamp`, of the newest manifest."""
         return self._open(self._head()).offset_for_timestamp(timestamp_ms)
 
-    def get_many_among(self, keys: Iterable[bytes | str], max_staleness_ms: int, among: int) -> list[Record | None]:
-        """As `get_many`, while `among` partitions are asked at once. If these are several, it is in a thread of the
-        store: it reads the warehouse alone, with its share of the memory, and raises Elsewhere (lithify.segment.points)
-        if it takes another home."""
+    def get_many_beside(
+        self, keys: Iterable[bytes | str], max_staleness_ms: int, room: Room | None
+    ) -> list[Record | None]:
+        """As `get_many`, in a thread of the store, while others are asked that share `room`: it reads the warehouse
+        alone, and raises Elsewhere (lithify.segment.points) if that is not enough. None: alone, by the caller."""
         return self._gets.get_many(
-            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store, among
+            keys, max_staleness_ms, lambda ms: self._open(self._recent(ms)), self._likely, self._driver.store, room
         )
 
     def _recent(self, staleness_ms: int) -> Manifest:

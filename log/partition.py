@@ -341,7 +341,7 @@ class Partition(Handle):
         >>> [record and record.value for record in part.get_many([b"bela", b"carl", b"ada"], max_staleness_ms=1_000)]
         [b'team', None, b'free']
         """
-        return self.get_many_among(keys, max_staleness_ms, 1)
+        return self.get_many_beside(keys, max_staleness_ms, None)
 
     def snapshot(
         self, pin: str | None = None, ttl: int | timedelta | None = None, *, manifest: int | None = None

@@ -10,9 +10,11 @@ from lithify.log.record import Record, as_bytes
 from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.segment.partitioner import partition_for_key, partitions_for_keys
 from lithify.segment.points import Elsewhere
+from lithify.segment.room import Room
 from lithify.segment.stayed import stays
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import Store
+from lithify.store.side_by_side import THREADS_MAX
 
 __all__ = ["check_keys", "get_placed", "here", "partition_now"]
 
@@ -44,11 +46,11 @@ def here(places: KeyPlaces, found: Record | None, number: int) -> Record | None:
 def get_placed(
     places: KeyPlaces,
     keys: Sequence[bytes],
-    get_many: Callable[[int, list[bytes], int], list[Record | None]],
+    get_many: Callable[[int, list[bytes], Room | None], list[Record | None]],
     store: Store,
 ) -> list[Record | None]:
-    """As `Topic.get_many`. `get_many(number, keys, among)` asks one partition while `among` are asked at once. Those of
-    a far store are asked side by side.
+    """As `Topic.get_many`. `get_many(number, keys, room)` asks one partition, beside others that share `room`, or
+    alone (None). Those of a far store are asked side by side.
 
     SUBTLE! Partitions that are asked side by side are asked by threads of the warehouse's store, so never for what is
     in another home (the race is told in `point_reads.py`). One that needs it raises Elsewhere, and is asked again
@@ -61,13 +63,14 @@ def get_placed(
     asked = {number: [keys[row] for row in mine] for number, mine in rows.items()}
     beside: dict[int, list[Record | None] | Exception] = {}
     if store.far and len(rows) > 1:
-        calls = [partial(get_many, number, wanted, len(rows)) for number, wanted in asked.items()]
+        room = Room(min(len(rows), THREADS_MAX + 1))
+        calls = [partial(get_many, number, wanted, room) for number, wanted in asked.items()]
         beside.update(zip(asked, store.side_by_side(calls), strict=True))
     found: list[Record | None] = [None] * len(keys)
     for number, mine in rows.items():
         records = beside.get(number)
         if records is None or isinstance(records, Elsewhere):
-            records = get_many(number, asked[number], 1)
+            records = get_many(number, asked[number], None)
         if isinstance(records, Exception):
             raise records
         for row, record in zip(mine, records, strict=True):

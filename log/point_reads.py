@@ -11,6 +11,7 @@ from lithify.log.snapshot import Snapshot
 from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.segment.points import Points
+from lithify.segment.room import Room
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 from lithify.store.errors import SnapshotExpired, Unavailable
@@ -43,21 +44,21 @@ class PointReads:
         opened: Callable[[int], Snapshot],
         likely: Callable[[], Snapshot | None],
         store: Store,
-        among: int,
+        room: Room | None,
     ) -> list[Record | None]:
-        """As `Partition.get_many_among`; `opened` opens a head that is at most so old, `likely` what may turn out to be
-        the head (None: nothing is known)."""
+        """As `Partition.get_many_beside`. `opened` opens a head that is at most so old, `likely` what may turn out to
+        be the head (None: nothing is known)."""
         wanted = check_keys(keys, self._name)
         staleness_ms = check_staleness_ms(max_staleness_ms, self._name)
         for _ in range(LOOKS_MAX):
             guess = likely() if store.far and not staleness_ms else None
             snapshot, found = (
-                (opened(staleness_ms), None) if guess is None else _both(store, opened, guess, wanted, among)
+                (opened(staleness_ms), None) if guess is None else _both(store, opened, guess, wanted, room)
             )
             if found is not None:
                 return found
             try:
-                return snapshot.get_many_among(wanted, among)
+                return snapshot.get_many_beside(wanted, room, here_only=room is not None)
             except SnapshotExpired:
                 # SUBTLE! A collection may have deleted what a manifest names that is no longer the head. It says
                 # nothing about the keys: ask the head. Test: tests/log/test_staleness.py
@@ -66,7 +67,7 @@ class PointReads:
 
 
 def _both(
-    store: Store, opened: Callable[[int], Snapshot], guess: Snapshot, wanted: list[bytes], among: int
+    store: Store, opened: Callable[[int], Snapshot], guess: Snapshot, wanted: list[bytes], room: Room | None
 ) -> tuple[Snapshot, list[Record | None] | None]:
     """The head, and what `guess` has of the keys if that is the head: asked for side by side (docs/rfcs/0030).
 
@@ -79,7 +80,7 @@ def _both(
     slow home, in all of these threads. 2. Gets of what is hot find none, and search and read one after the other.
     Whatever takes another home is read by the caller, once the head is known. Test: tests/log/test_gets_across_homes.py
     """
-    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many_among, wanted, among, here_only=True)]
+    calls: list[Callable[[], Any]] = [partial(opened, 0), partial(guess.get_many_beside, wanted, room, here_only=True)]
     head, found = store.side_by_side(calls)
     if isinstance(head, Exception):
         raise head

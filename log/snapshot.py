@@ -23,6 +23,7 @@ from lithify.segment.points import Points
 from lithify.segment.read_batches import schema_of, task_batches
 from lithify.segment.read_plan import whole_task
 from lithify.segment.read_task import ReadTask, View
+from lithify.segment.room import Room
 from lithify.segment.schema import RECORDS
 from lithify.segment.segments import Segments
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound, OffsetOutOfRange
@@ -251,20 +252,18 @@ class Snapshot:
 
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
         """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
-        return self.get_many_among(keys, 1)
+        return self.get_many_beside(keys, None, here_only=False)
 
-    def get_many_among(
-        self, keys: Iterable[bytes | str], among: int, *, here_only: bool | None = None
+    def get_many_beside(
+        self, keys: Iterable[bytes | str], room: Room | None, *, here_only: bool
     ) -> list[Record | None]:
-        """As `get_many`, while `among` partitions are asked at once. If these are several, it takes its share of the
-        memory, and asks the warehouse alone (`here_only`): it raises Elsewhere (lithify.segment.points) if that is not
-        enough."""
-        here_only = among > 1 if here_only is None else here_only
+        """As `get_many`, beside others that share `room`. `here_only`: it asks the warehouse alone, and raises
+        Elsewhere (lithify.segment.points) if that is not enough."""
         wanted = check_keys(keys, self.where)
         try:
             in_turn = sorted(set(wanted))  # in order: neighbours are found in the same rows
             found = self._points.latest(
-                in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads, among=among
+                in_turn, self._floor, here_only=here_only, cold_reads=self._cold_reads, room=room
             )
         except NotFound as missing:
             raise self._explain(self._manifest, missing) from missing

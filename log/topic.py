@@ -363,7 +363,7 @@ class Topic:
         return get_placed(
             self.key_places(),
             wanted,
-            lambda number, mine, among: self.partition(number).get_many_among(mine, max_staleness_ms, among),
+            lambda number, mine, room: self.partition(number).get_many_beside(mine, max_staleness_ms, room),
             self._driver.store,
         )
 

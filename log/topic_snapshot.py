@@ -23,6 +23,7 @@ from lithify.manifest.places_of_keys import KeyPlaces
 from lithify.manifest.words import counted
 from lithify.segment.read_batches import schema_of
 from lithify.segment.read_task import ReadTask, View
+from lithify.segment.room import Room
 from lithify.segment.schema import RECORDS
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.port import Store
@@ -159,8 +160,8 @@ class TopicSnapshot:
         """As `Topic.get_many`."""
         wanted = check_keys(keys, self.topic)
 
-        def asked(number: int, mine: list[bytes], among: int) -> list[Record | None]:
-            return self.partitions[number].get_many_among(mine, among)
+        def asked(number: int, mine: list[bytes], room: Room | None) -> list[Record | None]:
+            return self.partitions[number].get_many_beside(mine, room, here_only=room is not None)
 
         return get_placed(self.places, wanted, asked, self._store)
 

@@ -17,6 +17,7 @@ from lithify.segment.cold_reads import ColdReads
 from lithify.segment.footer import TAIL_BYTES, footer_in, footer_length
 from lithify.segment.page_index import RowGroupIndex
 from lithify.segment.point_parts import WHOLE, Rows, SegmentMap, Span
+from lithify.segment.room import WAVE_RAW_BYTES, Room
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 from lithify.store.errors import RESTORE, Corrupt, NotFound
@@ -27,8 +28,7 @@ T = TypeVar("T")
 Name = tuple[Any, ...]  # home and key of the object, the row group, the stripe
 Made = tuple[Name, Any, int]  # a part with its name and about its size in memory
 
-WAVE_BYTES = 16 << 20  # fetched at once, as they are stored
-WAVE_RAW_BYTES = 64 << 20  # and as they are in memory
+WAVE_BYTES = 16 << 20  # fetched at once, as they are stored (as they are in memory: WAVE_RAW_BYTES)
 WAVE_PARTS = 256
 INDEX_BYTES = 4 << 20  # of neighbouring row groups, fetched together
 GAP_BYTES_MAX = 64 << 10  # between two spans: below that, one request for both is faster than two
@@ -49,12 +49,17 @@ class Need:
 
 
 class Parts:
-    """What is known of segments: from the cache, and from the last wave of fetches. For one thread."""
+    """What is known of segments: from the cache, and from the last wave of fetches. For one thread. `room`: shared with
+    those of other partitions; a wave holds its place there until the next one, or until `close`."""
 
-    def __init__(self, segments: Segments, cache: Cache, cold_reads: ColdReads | None = None) -> None:
+    def __init__(
+        self, segments: Segments, cache: Cache, cold_reads: ColdReads | None = None, room: Room | None = None
+    ) -> None:
         self._segments = segments
         self._cache = cache
         self._cold_reads = cold_reads
+        self._room = room
+        self._held_bytes = 0  # in the room
         self._fetched: dict[Name, Any] = {}
         self._needs: dict[Name, Need] = {}  # since the last wave
         self._maps: dict[str, SegmentMap] = {}  # kept here even if the cache drops them: looks use them
@@ -159,8 +164,13 @@ class Parts:
     def fetch(self, needs: Iterable[Need]) -> None:
         """Fetch some of these together, at least one, in place of the last wave. Whoever needs the others asks for them
         again. Raises NotFound, Corrupt, Unavailable, InvalidRequest for a segment that cannot be reached."""
-        self._fetched, self._needs, self._absent = {}, {}, set()
-        wave = list(_wave(_merged(needs)))
+        self.close()
+        self._needs, self._absent = {}, set()
+        wave = list(_wave(_merged(needs), 1 if self._room is None else self._room.partitions))
+        if self._room is not None:
+            size = sum(need.raw_bytes for need in wave)
+            self._room.take(size)
+            self._held_bytes = size
         asked = [(need, _joined(need.spans)) for need in wave]
         contents = iter(self._contents([(need.ref, span) for need, spans in asked for span in spans]))
         for need, spans in asked:
@@ -169,6 +179,14 @@ class Parts:
             for name, part, size in self._guarded(need.ref, partial(need.make, pieces)):
                 self._fetched[name] = part
                 self._cache.put(name, part, size)
+
+    def close(self) -> None:
+        """Nothing of the last wave is needed any more."""
+        self._fetched = {}
+        self._last = (), None
+        if self._room is not None and self._held_bytes:
+            size, self._held_bytes = self._held_bytes, 0
+            self._room.give(size)
 
     def _known(self, name: Name) -> Any:
         found = self._fetched.get(name)
@@ -246,14 +264,16 @@ def _merged(needs: Iterable[Need]) -> list[Need]:
     return list(left.values())
 
 
-def _wave(needs: Iterable[Need]) -> Iterator[Need]:
-    """SUBTLE! What is 64 KiB in the store may be many megabytes of like values in memory: their sum counts, too. Test:
+def _wave(needs: Iterable[Need], among: int) -> Iterator[Need]:
+    """The first of `needs` that are fetched together, at least one, where `among` partitions are asked at once.
+
+    SUBTLE! What is 64 KiB in the store may be many megabytes of like values in memory: their sum counts, too. Test:
     tests/segment/test_points.py"""
     size = raw = 0
     for number, need in enumerate(needs):
         size += sum(length for _, length in need.spans)
         raw += need.raw_bytes
-        if number and (size > WAVE_BYTES or raw > WAVE_RAW_BYTES or number >= WAVE_PARTS):
+        if number and (size > WAVE_BYTES // among or raw > WAVE_RAW_BYTES // among or number >= WAVE_PARTS):
             return
         yield need
 

@@ -5,6 +5,7 @@ indexes of a row group, the rows. What the looks need next is fetched together (
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 
 from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import Manifest, SegmentRef
@@ -14,12 +15,11 @@ from lithify.segment.key_map import KeyMap
 from lithify.segment.page_index import RowGroupIndex
 from lithify.segment.parts import Need, Parts
 from lithify.segment.point_parts import WHOLE, Row, Rows, SegmentMap
+from lithify.segment.room import LOOKS_MAX, Room
 from lithify.segment.segments import Segments
 from lithify.store.cache import Cache
 
 __all__ = ["Elsewhere", "Points"]
-
-LOOKS_MAX = 512  # at once, of all partitions that are asked at once: each holds its place in a segment
 
 
 class Elsewhere(Exception):
@@ -42,21 +42,21 @@ class Points:
         *,
         here_only: bool = False,
         cold_reads: ColdReads | None = None,
-        among: int = 1,
+        room: Room | None = None,
     ) -> dict[bytes, Row]:
         """The record with the highest offset ≥ `floor` of each key (possibly a tombstone); keys without one are left
         out. Raises InvalidRequest for a segment that cannot be reached, NotFound, Corrupt, Unavailable; Elsewhere if
         only the warehouse may be asked (`here_only`) and that is not enough. `cold_reads` counts the segments that are
-        read elsewhere. `among`: so many partitions are asked at once."""
-        looks_max = max(LOOKS_MAX // among, 1)
+        read elsewhere. `room`: other partitions are asked at the same time, and share it."""
+        looks_max = LOOKS_MAX if room is None else max(LOOKS_MAX // room.partitions, 1)
         found: dict[bytes, Row] = {}
         looks: list[_Look] = []
         for key in keys:
             looks.extend(_Look(key, ref) for ref in self._key_map.candidates(key, floor))
             if len(looks) >= looks_max:
-                self._look(looks, floor, found, cold_reads, here_only=here_only)
+                self._look(looks, floor, found, cold_reads, here_only=here_only, room=room)
                 looks = []
-        self._look(looks, floor, found, cold_reads, here_only=here_only)
+        self._look(looks, floor, found, cold_reads, here_only=here_only, room=room)
         return found
 
     def _look(
@@ -67,34 +67,42 @@ class Points:
         cold_reads: ColdReads | None,
         *,
         here_only: bool,
+        room: Room | None,
     ) -> None:
         """First in the warehouse: what is found there may be newer than all that another home has, which is then not
         asked at all. So such a get is neither slow nor fails with that home."""
-        self._look_at([look for look in looks if in_warehouse(look.ref)], floor, found, None)
+        self._look_at([look for look in looks if in_warehouse(look.ref)], floor, found, None, room)
         elsewhere = [look for look in looks if not in_warehouse(look.ref) and not look.is_older_than(found)]
         if here_only and elsewhere:
             raise Elsewhere
-        self._look_at(elsewhere, floor, found, cold_reads)
+        self._look_at(elsewhere, floor, found, cold_reads, room)
 
-    def _look_at(self, looks: list["_Look"], floor: int, found: dict[bytes, Row], cold_reads: ColdReads | None) -> None:
+    def _look_at(
+        self,
+        looks: list["_Look"],
+        floor: int,
+        found: dict[bytes, Row],
+        cold_reads: ColdReads | None,
+        room: Room | None,
+    ) -> None:
         """SUBTLE! Looks may end in any order: a segment whose newest record is older than what was found is not looked
         at, all others are, and the highest offset counts (R1). Test: tests/segment/test_points.py"""
-        parts = Parts(self._segments, self._cache, cold_reads)
-        while looks:
-            needs: dict[Need, None] = {}  # in order: a simulated history is the same in every process
-            waiting: list[_Look] = []
-            for look in looks:
-                if look.is_older_than(found):
-                    continue
-                best = found.get(look.key)
-                outcome = look.go_on(parts)
-                if isinstance(outcome, Need):
-                    needs[outcome] = None
-                    waiting.append(look)
-                elif outcome is not None and outcome.offset >= floor and (best is None or outcome.offset > best.offset):
-                    found[look.key] = outcome
-            parts.fetch(needs)
-            looks = waiting
+        with closing(Parts(self._segments, self._cache, cold_reads, room)) as parts:
+            while looks:
+                needs: dict[Need, None] = {}  # in order: a simulated history is the same in every process
+                waiting: list[_Look] = []
+                for look in looks:
+                    if look.is_older_than(found):
+                        continue
+                    best = found.get(look.key)
+                    row = look.go_on(parts)
+                    if isinstance(row, Need):
+                        needs[row] = None
+                        waiting.append(look)
+                    elif row is not None and row.offset >= floor and (best is None or row.offset > best.offset):
+                        found[look.key] = row
+                parts.fetch(needs)
+                looks = waiting
 
 
 class _Look:

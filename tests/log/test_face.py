@@ -210,8 +210,8 @@ def test_every_public_method_is_listed() -> None:
         "Partition.open_producer",
     }
     internal |= {"Partition.check_producer", "Snapshot.sorts", "Snapshot.task", "Snapshot.cut", "Snapshot.batches"}
-    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log", "Snapshot.get_many_among"}
-    internal |= {"Partition.get_many_among"}
+    internal |= {"Snapshot.shows", "Snapshot.latest", "Snapshot.log", "Snapshot.get_many_beside"}
+    internal |= {"Partition.get_many_beside"}
     for name in ("Warehouse", "Topic", "Partition", "Snapshot", "TopicSnapshot", "Producer", "Delivery", "Admin"):
         methods = inspect.getmembers(getattr(lithify, name), inspect.isfunction)
         public = {f"{name}.{method}" for method, _ in methods if not method.startswith("_")}

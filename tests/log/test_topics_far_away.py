@@ -14,7 +14,9 @@ from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.segment import points
+from lithify.segment import room as rooms
 from lithify.segment.parts import Need, Parts
+from lithify.segment.room import Room
 from lithify.store.driver import Driver
 from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
@@ -92,20 +94,48 @@ def test_what_a_partition_raises_is_raised(store: Meeting, topic: Topic) -> None
 
 @pytest.mark.parametrize("of_a_snapshot", [False, True])
 def test_all_together_hold_no_more_than_one(topic: Topic, monkeypatch: pytest.MonkeyPatch, of_a_snapshot: bool) -> None:
+    """As many looks, and as many bytes; one part is taken however large it is."""
+    largest = max(ref.raw_bytes for part in topic.snapshot().partitions for ref in part.segments)
     monkeypatch.setattr(points, "LOOKS_MAX", 2 * PARTITIONS)
-    looks: list[int] = []
-    fetch = Parts.fetch
+    monkeypatch.setattr(rooms, "WAVE_RAW_BYTES", 2 * largest)
+    looks, held, most = list[int](), list[int](), list[int]()
+    fetch, take, give = Parts.fetch, Room.take, Room.give
 
     def noted(self: Parts, needs: dict[Need, None]) -> None:
         looks.append(len(needs))
         fetch(self, needs)
 
+    def taken(self: Room, size: int) -> None:
+        take(self, size)
+        held.append(size)
+        most.append(sum(held))
+
+    def given(self: Room, size: int) -> None:
+        held.remove(size)
+        give(self, size)
+
     monkeypatch.setattr(Parts, "fetch", noted)
+    monkeypatch.setattr(Room, "take", taken)
+    monkeypatch.setattr(Room, "give", given)
     assert all(topic.snapshot().get_many(KEYS) if of_a_snapshot else topic.get_many(KEYS))
     assert max(looks) <= 2
-    looks.clear()
-    topic.partition(0).get_many(KEYS)
-    assert looks
+    assert max(most) <= 2 * largest
+    assert len(most) >= PARTITIONS
+    assert held == []
+
+
+def test_a_room_has_place_for_one_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "WAVE_RAW_BYTES", 100)
+    room, order = Room(2), list[str]()
+    room.take(1_000)
+    waits = threading.Thread(target=lambda: (room.take(1_000), order.append("taken"), room.give(1_000)))
+    waits.start()
+    order.append("given")
+    room.give(1_000)
+    waits.join()
+    room.take(60)
+    room.take(40)
+    assert order == ["given", "taken"]
 
 
 def keys_of(part: Snapshot) -> list[bytes]:
