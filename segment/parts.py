@@ -167,7 +167,7 @@ class Parts:
         self.close()
         self._needs, self._absent = {}, set()
         wave = list(_wave(_merged(needs), 1 if self._room is None else self._room.partitions))
-        if self._room is not None:
+        if self._room is not None and wave:
             size = sum(need.raw_bytes for need in wave)
             self._room.take(size)
             self._held_bytes = size
