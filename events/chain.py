@@ -65,6 +65,7 @@ class FollowedChain:
         self._at: _At | None = None  # all changes up to this file have been told; None: nobody has looked
         self.looked_ms = since_ms  # the changes of all files that others could read before this have been told
         self.failing = False  # the last look did
+        self.given_up = False  # and that has been told as a gap
 
     @property
     def begun(self) -> bool:
@@ -86,7 +87,7 @@ class FollowedChain:
         since_ms = self.looked_ms - (MARGIN_MS if self.failing else 0)
         self.failing = True
         told = await self._look(now_ms, since_ms)
-        self.looked_ms, self.failing = now_ms, False
+        self.looked_ms, self.failing, self.given_up = now_ms, False, False
         return told
 
     async def _look(self, now_ms: int, since_ms: int) -> list[Event]:

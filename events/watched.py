@@ -38,7 +38,6 @@ class Watched:
         self.sequence = sequence  # whoever has all up to here finds the rest in the ring
         self.woken = False
         self._news_ms = news_ms
-        self._given_up = False
 
     @property
     def looked_ms(self) -> int:
@@ -46,10 +45,13 @@ class Watched:
         return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
 
     def ending(self, now_ms: int, *, patient: bool) -> list[Event] | None:
-        """What a partition that nobody announces any more ends with: nothing, or gaps, once. None: it is still
-        followed, for what can be read is not sealed, or because what cannot be read is still waited for (`patient`)."""
+        """What a partition that nobody announces any more ends with: nothing, or gaps, which are told to one of those
+        who ask. None: it is still followed, because its manifests can be read and are not sealed, or because what cannot
+        be read is still waited for (`patient`)."""
         failing = [chain for chain in self.chains if chain.failing]
         if not (self.chains[0].failing or self.chains[0].ended(now_ms - QUIET_MS)) or (failing and patient):
             return None
-        told, self._given_up = self._given_up, True
-        return [] if told else [chain.gap(0, now_ms) for chain in failing]
+        untold = [chain for chain in failing if not chain.given_up]
+        for chain in untold:
+            chain.given_up = True
+        return [chain.gap(0, now_ms) for chain in untold]

@@ -251,7 +251,7 @@ class Snapshot:
         return self.get_many((key,))[0]
 
     def get_many(self, keys: Iterable[bytes | str]) -> list[Record | None]:
-        """As `get`, for each of `keys`, in their order. Memory: the records, and about 100 MiB to find them."""
+        """As `get`, for each of `keys`, in their order. Memory: the records, and up to 200 MiB to find them."""
         return self.get_many_beside(keys, None, here_only=False)
 
     def get_many_beside(
