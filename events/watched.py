@@ -45,8 +45,8 @@ class Watched:
         return max(self._news_ms, min(chain.looked_ms for chain in self.chains))
 
     def ending(self, now_ms: int, *, patient: bool) -> list[Event] | None:
-        """What a partition that nobody announces any more ends with: nothing, or gaps, which are told to one of those
-        who ask. None: it is still followed, because its manifests can be read and are not sealed, or because what cannot
+        """What a partition that nobody announces any more ends with: nothing, or gaps, which only the first to ask is
+        told. None: it is still followed, because its manifests can be read and are not sealed, or because what cannot
         be read is still waited for (`patient`)."""
         failing = [chain for chain in self.chains if chain.failing]
         if not (self.chains[0].failing or self.chains[0].ended(now_ms - QUIET_MS)) or (failing and patient):
