@@ -78,8 +78,8 @@ class FollowedChain:
 
     async def look(self) -> list[Event]:
         """What came since the last look; at the first one, since the time it was made with. If it fails, the next look
-        tells all, and what came in the minute before. Costs one GET if nothing came, and once a minute one of the
-        boundary."""
+        tells all; if the first one does, also what came in the minute before. Costs one GET if nothing came, and once
+        a minute one of the boundary."""
         now_ms = await Now()
         # SUBTLE! 1. Our clock is ahead of the store's, and our first look fails. 2. A file is created; the store dates
         # it before that look. 3. The next look would take it for older than our beginning. So after a failure we go

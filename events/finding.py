@@ -15,7 +15,8 @@ from lithify.store.driver import Driver
 
 __all__ = ["Finder", "Found"]
 
-KEPT_MAX = 4_096  # topics, those asked for last; another one costs a search for its newest version
+# Topics, those asked for last; more if so many are listed. Another one costs a search for its newest version.
+KEPT_MAX = 4_096
 
 
 class Found(NamedTuple):
@@ -33,6 +34,7 @@ class Finder:
         self._troubles = troubles
         self._known = Known()
         self._topics: dict[str, Lineage[TopicFile]] = {}
+        self._listed = 0  # topics, at last
 
     def partitions(self, asked: Asked, since_ms: int) -> Found:
         """Those that are or were asked for since then. Raises what the listing of topics raises."""
@@ -40,13 +42,13 @@ class Finder:
         found = Found({}, {}, {}, {})
         for name in names:
             lineage = self._topics[name] = self._topics.pop(name, None) or topic_lineage(name)
+            if len(self._topics) > max(KEPT_MAX, 2 * self._listed):  # of those that are gone nobody says so
+                del self._topics[next(iter(self._topics))]
             known = attempt(lambda lineage=lineage: self._driver.run(partitions_since(lineage, since_ms)))
             self._troubles.tell("topic skipped", known, name)
             if isinstance(known, Fault):
                 found.unread[name] = known
                 continue
-            if len(self._topics) > KEPT_MAX:  # of those that are gone nobody says so
-                del self._topics[next(iter(self._topics))]
             if not lineage.seen.number:  # no topic has this name; clients may ask for any number of such names
                 del self._topics[name]
                 continue
@@ -70,4 +72,5 @@ class Finder:
         self._troubles.tell("topics not listed", names)
         if isinstance(names, Fault):
             raise names.error()
+        self._listed = len(names)
         return names

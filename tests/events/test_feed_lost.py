@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lithify.compactor.compactor import Compactor
-from lithify.events import chain, feed
+from lithify.events import chain, feed, finding
 from lithify.events.chain import MARGIN_MS
 from lithify.events.feed import LOOK_MS, TOPICS_MS, Feed, Following
 from lithify.events.notices import Gap
@@ -187,6 +187,25 @@ def test_names_that_nothing_has_are_not_remembered(scene: Scene, server: Feed) -
         with pytest.raises(NotFound):
             server.follow(Asked(f"nothing-{number}"))
     assert server._finder.topics == ["t"]
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_no_more_topics_are_remembered_than_twice_those_that_are_listed(
+    scene: Scene, driver: Away, server: Feed, away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "KEPT_MAX", 2)
+    for number in range(5):
+        scene.warehouse.create_topic(f"topic-{number}", 1, probe=False)
+    server.follow()
+    assert len(server._finder.topics) == 6, "all of them, however few others are kept"
+    driver.refuses = lambda request: away and "/config/" in getattr(request, "key", "")
+    for number in range(20):
+        if away:
+            with pytest.raises(Unavailable):
+                server.follow(Asked(f"made-up-{number}"))
+        else:
+            server.follow(Asked(f"topic-{number % 5}"))
+    assert len(server._finder.topics) == (12 if away else 6)
 
 
 @pytest.mark.parametrize("change", UNREADABLE)
