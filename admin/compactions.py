@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from lithify.segment.segments import Segments
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
+from lithify.store.side_by_side import result
 
 __all__ = [
     "JOB_ID",
@@ -112,15 +114,16 @@ def compactions(
         check_topic_name(topic)
     infos: list[CompactionInfo] = []
     failed: list[Failed] = []
+    wanted: list[PartitionKeys] = []
     for found in partitions_found(known, topic):
         if isinstance(found, UnreadTopic):
             failed.append(Failed(topic=found.topic, partition=None, fault=found.fault))
-            continue
-        if partition is not None and partition_of(found.topic, partition) != found.keys:
-            continue
-        read = attempt(lambda keys=found.keys: _infos(known, keys))
+        elif partition is None or partition_of(found.topic, partition) == found.keys:
+            wanted.append(found.keys)
+    reads = known.driver.each(lambda keys: attempt(partial(_infos, known, keys)), wanted)
+    for keys, read in zip(wanted, map(result, reads), strict=True):
         if isinstance(read, Fault):
-            failed.append(Failed(topic=found.keys.topic, partition=found.keys.partition, fault=read))
+            failed.append(Failed(topic=keys.topic, partition=keys.partition, fault=read))
         else:
             infos += (info for info in read if not statuses or info.status in statuses)
     return Answers(items=tuple(infos), failed=tuple(failed))
@@ -149,7 +152,7 @@ def retry(known: KnownPartitions, found: FoundPartition) -> Retried:
 
 
 def retry_topic(known: KnownPartitions, topic: str) -> Answers[Retried]:
-    return Places.of(known, topic).ask(lambda found: retry(known, found))
+    return Places.of(known, topic).ask_in_turn(lambda found: retry(known, found))
 
 
 def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:

@@ -1,7 +1,6 @@
 """What a compactor would do next in a partition, and why not more."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -13,6 +12,7 @@ from lithify.compactor.policy import (
     Action,
     ActionName,
     Admit,
+    Decision,
     Drop,
     Propose,
     Resume,
@@ -41,6 +41,7 @@ from lithify.segment.ranges import Weight, split_ranges
 from lithify.store.errors import LithifyError
 from lithify.store.port import Now
 from lithify.store.short_repr import short_repr
+from lithify.store.side_by_side import result
 
 __all__ = ["Beside", "Explanation", "Input", "Owed", "Owner", "explain", "explain_topic"]
 
@@ -115,32 +116,36 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
-    return _explained(known, found, _read(known, found))
+    return _explained(known, found, *_decided(known, found))
 
 
 def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
-    """Reads the heads side by side if the store is far."""
+    """Asks all partitions side by side if the store is far; those with segments in another home in turn after that."""
     places = Places.of(known, topic)
+
+    def beside(found: FoundPartition) -> Explanation | tuple[Reading, Decision]:
+        reading, decided = _decided(known, found)
+        return _explained(known, found, reading, decided) if not reading.manifest.homes else (reading, decided)
+
     keys = [found.keys for found in places.chosen]
-    read = dict(zip(keys, known.driver.each(partial(_read, known), places.chosen), strict=True))
+    asked = dict(zip(keys, known.driver.each(beside, places.chosen), strict=True))
 
     def explained(found: FoundPartition) -> Explanation:
-        reading = read[found.keys]
-        if isinstance(reading, Exception):
-            raise reading
-        return _explained(known, found, reading)
+        answer = result(asked[found.keys])
+        return answer if isinstance(answer, Explanation) else _explained(known, found, *answer)
 
-    return places.ask(explained)
+    return places.ask_in_turn(explained)
 
 
-def _read(known: KnownPartitions, found: FoundPartition) -> Reading:
+def _decided(known: KnownPartitions, found: FoundPartition) -> tuple[Reading, Decision]:
     config = parse(found.topic.config)
 
     async def read(files: PartitionFiles) -> Reading:
         manifest, state = await files.head(), await files.compactor_state()
         return Reading.of(manifest, state, config, await Now())
 
-    return known.run(found.keys, read)
+    reading = known.run(found.keys, read)
+    return reading, decision(reading)
 
 
 def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, chosen: Sequence[Unit]) -> int | None:
@@ -162,8 +167,7 @@ def _ranges(known: KnownPartitions, found: FoundPartition, config: TopicConfig, 
     return len(split_ranges(weights, target_bytes(config, sum(unit.bytes for unit in chosen))))
 
 
-def _explained(known: KnownPartitions, found: FoundPartition, reading: Reading) -> Explanation:
-    decided = decision(reading)
+def _explained(known: KnownPartitions, found: FoundPartition, reading: Reading, decided: Decision) -> Explanation:
     action, debt = decided.action, decided.debt
     due = action.due if isinstance(action, Propose | Drop) else None
     foretold, counted_all = None, True

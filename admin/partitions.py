@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.short_repr import short_repr
+from lithify.store.side_by_side import result
 
 __all__ = ["Answers", "Failed", "Places", "WarehouseLike", "only_partition", "partition_at", "required"]
 
@@ -68,6 +70,7 @@ class Answers(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class Places:
     """One partition of a topic, or all of them."""
 
+    driver: Driver
     topic: TopicFile
     chosen: tuple[FoundPartition, ...]
 
@@ -76,19 +79,28 @@ class Places:
         """`partition` None: all. Raises NotFound."""
         found = known.topic(topic)
         keys = partition_keys(found) if partition is None else [partition_of(found, partition)]
-        return cls(found, tuple(FoundPartition(each, found) for each in keys))
+        return cls(known.driver, found, tuple(FoundPartition(each, found) for each in keys))
 
     def ask(self, work: Callable[[FoundPartition], T]) -> Answers[T]:
         """What `work` returns for each partition, past those for which it fails. If it failed for every one of them,
-        the first error is raised, and its notes say how many others there were."""
+        the first error is raised, and its notes say how many others there were.
+
+        Partitions of a far store are asked side by side, by its threads. Requires: `work` is thread-safe, and asks no
+        other home."""
+        return self._answers(map(result, self.driver.each(lambda found: attempt(partial(work, found)), self.chosen)))
+
+    def ask_in_turn(self, work: Callable[[FoundPartition], T]) -> Answers[T]:
+        """As `ask`, for work that may ask another home: one partition after the other, by the caller."""
+        return self._answers(attempt(partial(work, found)) for found in self.chosen)
+
+    def _answers(self, answers: Iterable[T | Fault]) -> Answers[T]:
         done: list[T] = []
         failed: list[Failed] = []
-        for found in self.chosen:
-            result = attempt(lambda found=found: work(found))
-            if isinstance(result, Fault):
-                failed.append(Failed(topic=found.keys.topic, partition=found.keys.partition, fault=result))
+        for found, answer in zip(self.chosen, answers, strict=True):
+            if isinstance(answer, Fault):
+                failed.append(Failed(topic=found.keys.topic, partition=found.keys.partition, fault=answer))
             else:
-                done.append(result)
+                done.append(answer)
         if failed and not done:
             error = failed[0].fault.error()
             if len(failed) > 1:

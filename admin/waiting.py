@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from lithify.compactor.info import CompactionInfo
 from lithify.store.driver import pause
+from lithify.store.many import many
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin
@@ -29,6 +30,6 @@ def finished(
     tell(found)
     while not all(map(ended, found)):
         wait(POLL_MS)
-        found = [each if ended(each) else admin.compaction(each.id) for each in found]
+        found = many(lambda each: each if ended(each) else admin.compaction(each.id), found)
         tell(found)
     return found

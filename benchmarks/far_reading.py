@@ -43,6 +43,16 @@ def parts(site: Site) -> Iterator[FarRow]:
     for what, look in looks.items():
         found = site.alternately(15, lambda place, look=look: timed(lambda: look(place)), warm=2)
         yield FarRow.of("parts", f"{what}, {_PARTITIONS} small partitions", "ms", found)
+    consumers = {name: each.consumer(name) for name, each in topics.items()}
+    for what, records in (("some in each", [lithify.Record(key, b"value") for key in keys]), ("nothing new", [])):
+
+        def poll(place: Place, records: list[lithify.Record] = records) -> float:
+            while consumers[place.name].poll():
+                pass
+            topic.append(records)
+            return timed(consumers[place.name].poll)
+
+        yield FarRow.of("parts", f"poll, {what}, {_PARTITIONS} partitions", "ms", site.alternately(15, poll, warm=2))
 
 
 def _get(site: Site, topic: str, what: str, **options: Any) -> FarRow:

@@ -1,6 +1,7 @@
 """`lithify compaction`: submit, status, list, cancel, explain, retry."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,9 @@ from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
+from lithify.store.apart import Fault, attempt, done_and_failed
 from lithify.store.errors import InvalidRequest
+from lithify.store.many import many
 from lithify.store.port import RequestCounts
 
 if TYPE_CHECKING:
@@ -69,8 +72,9 @@ def submit(
     admin = invocation.admin()
     if full:
         _tell_equal(admin, topic, partition)
-    infos = [admin.submit(topic, number, "full" if chosen is None else chosen) for number in numbers]
-    return tell_submitted(invocation, infos, wait=wait)
+    requested = "full" if chosen is None else chosen
+    infos, faults = done_and_failed(many(lambda n: attempt(lambda: admin.submit(topic, n, requested)), numbers))
+    return tell_submitted(invocation, infos, faults, wait=wait)
 
 
 def _tell_equal(admin: "Admin", topic: str, partition: int | None) -> None:
@@ -80,18 +84,23 @@ def _tell_equal(admin: "Admin", topic: str, partition: int | None) -> None:
             warn(f"{info.id} asks for the same, and no compactor has accepted it yet; yours comes after it")
 
 
-def tell_submitted(invocation: Invocation, infos: "Sequence[CompactionInfo]", *, wait: bool) -> int:
-    """Show what was requested, in partitions of one topic; with `wait`, wait for its end. Returns the exit code."""
+def tell_submitted(
+    invocation: Invocation, infos: "Sequence[CompactionInfo]", faults: Sequence[Fault], *, wait: bool
+) -> int:
+    """Show what was requested, in partitions of one topic, and why it could not be in others; with `wait`, wait for its
+    end. Returns the exit code. Raises the first of `faults` if nothing was requested."""
+    if not infos:
+        raise faults[0].error()
     admin, output = invocation.admin(), invocation.output
-    texts = [_submitted(admin, info) for info in infos]
+    texts = many(partial(_submitted, admin), infos)
     if not wait:
         output.answer(infos, lambda: output.lines(texts))
-        return 0
+        return tell_faults(faults)
     if not output.as_json:
         output.lines(texts)
     ended = _waited(admin, output, infos)
     output.answer(ended, lambda: show_compactions(output, ended))
-    return 0 if all(each.status == "completed" for each in ended) else FAILED
+    return tell_faults(faults) or (0 if all(each.status == "completed" for each in ended) else FAILED)
 
 
 def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -> "list[CompactionInfo]":

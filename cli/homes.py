@@ -13,8 +13,9 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
-from lithify.store.apart import Fault, attempt
-from lithify.store.errors import AlreadyExists, InvalidRequest
+from lithify.store.apart import Fault, attempt, done_and_failed
+from lithify.store.errors import ErrorKind, InvalidRequest
+from lithify.store.many import many
 
 if TYPE_CHECKING:
     from lithify.admin.homes import PartitionHomes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["home"]
 
 _partition = click.option("--partition", type=int, help="Only this partition. Default: all.")
+_NOTHING_TO_DO = (ErrorKind.INVALID_REQUEST, ErrorKind.ALREADY_EXISTS)
 _wait = click.option("--wait", is_flag=True, help="Wait until it has ended, and show how far it is.")
 
 
@@ -42,7 +44,7 @@ def status(invocation: Invocation, topic: str | None, partition: int | None) -> 
         found, faults = _of_all(invocation)
     else:
         admin = invocation.admin()
-        found = [admin.homes(topic, number) for number in partitions(invocation, topic, partition)]
+        found = many(lambda number: admin.homes(topic, number), partitions(invocation, topic, partition))
         faults = ()
     output = invocation.output
     output.answer(found, lambda: _show(output, found))
@@ -55,16 +57,9 @@ def _of_all(invocation: Invocation) -> "tuple[list[PartitionHomes], tuple[Fault,
     topics = admin.topics()
     if not (topics.items or topics.failed):
         invocation.require_begun()
-    found: list[PartitionHomes] = []
-    faults = list(topics.faults)
-    for each in topics.items:
-        for number in range(each.partitions):
-            homes = attempt(lambda name=each.topic, number=number: admin.homes(name, number))
-            if isinstance(homes, Fault):
-                faults.append(homes)
-            elif homes.cold_home or len(homes.homes) > 1:
-                found.append(homes)
-    return found, tuple(faults)
+    places = [(each.topic, number) for each in topics.items for number in range(each.partitions)]
+    found, faults = done_and_failed(many(lambda place: attempt(lambda: admin.homes(*place)), places))
+    return [each for each in found if each.cold_home or len(each.homes) > 1], (*topics.faults, *faults)
 
 
 def _show(output: Output, found: "Sequence[PartitionHomes]") -> None:
@@ -130,20 +125,12 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
     """
     admin = invocation.admin()
     config = admin.topic(topic).config
-    told = not any(config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes"))
-
-    def recalled(name: str, number: int) -> "CompactionInfo":
-        nonlocal told
-        asked = admin.recall(name, number)
-        if not told:
-            told = True
-            warn(
-                "warning: what the topic's configuration calls old will go again: unset local.retention.ms and "
-                "local.retention.bytes"
-            )
-        return asked
-
-    return _moved(invocation, recalled, topic, partition, wait=wait)
+    goes_again = any(config.get(name, "-2") != "-2" for name in ("local.retention.ms", "local.retention.bytes"))
+    warning = (
+        "warning: what the topic's configuration calls old will go again: unset local.retention.ms and "
+        "local.retention.bytes"
+    )
+    return _moved(invocation, admin.recall, topic, partition, wait=wait, warning=warning if goes_again else "")
 
 
 def _moved(
@@ -153,19 +140,16 @@ def _moved(
     partition: int | None,
     *,
     wait: bool,
+    warning: str = "",
 ) -> int:
     """Request it of every partition in which there is something to move, and nothing asks for it yet; if there is none,
-    the first says why."""
-    infos: list[CompactionInfo] = []
-    refused: list[InvalidRequest | AlreadyExists] = []
-    for number in partitions(invocation, topic, partition):
-        try:
-            infos.append(request(topic, number))
-        except (InvalidRequest, AlreadyExists) as error:
-            refused.append(error)
-    if not infos:
-        raise refused[0]
-    return tell_submitted(invocation, infos, wait=wait)
+    the first says why. `warning`: what to say if there is one."""
+    numbers = partitions(invocation, topic, partition)
+    infos, faults = done_and_failed(many(lambda number: attempt(lambda: request(topic, number)), numbers))
+    if warning and infos:
+        warn(warning)
+    failed = [fault for fault in faults if not infos or fault.kind not in _NOTHING_TO_DO]
+    return tell_submitted(invocation, infos, failed, wait=wait)
 
 
 @command(home)

@@ -1,7 +1,10 @@
 """`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -36,6 +39,7 @@ _checkpoint = click.option(
     "--checkpoint", metavar="NAME", help="Read what this checkpoint pins, instead of the present state."
 )
 
+_OPEN_ANEW_MS = 60_000  # when the turn of a partition comes later than this
 _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 
 
@@ -127,7 +131,7 @@ def _require_in_each_partition(topic: "Topic", offset: int) -> None:
     has grown, the added ones are short."""
     if topic.partitions == 1:
         return
-    ends = [topic.partition(number).snapshot().next_offset for number in range(topic.partitions)]
+    ends = [snapshot.next_offset for snapshot in topic.snapshot().partitions]
     short = [number for number, end in enumerate(ends) if offset > end]
     if short:
         raise OffsetOutOfRange(
@@ -320,19 +324,33 @@ def _write(
 ) -> int:
     """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
+    from lithify.log.small_partitions import PartitionRead, in_turn
     from lithify.segment.stayed import stayed_batches
 
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places() if latest and partition is None else None
-    snapshots: Iterable[tuple[int, Snapshot]]
+    snapshots: Sequence[Snapshot]
     if partition is not None:
-        snapshots = [(partition, _snapshot_of(opened.partition(partition), checkpoint))]
-    elif checkpoint is not None:  # open all of them before anything is written
+        snapshots = [_snapshot_of(opened.partition(partition), checkpoint)]
+    elif checkpoint is not None:
         then = opened.pinned(checkpoint)
-        places, snapshots = then.places if latest else None, enumerate(then.partitions)
+        places, snapshots = then.places if latest else None, then.partitions
     else:
-        parts = [opened.partition(number) for number in range(opened.partitions)]
-        snapshots = ((part.number, part.snapshot()) for part in parts)
+        snapshots = opened.snapshot().partitions
+
+    clock = invocation.warehouse().driver.monotonic_ms
+    opened_ms, present = clock(), partition is None and checkpoint is None
+
+    def batches(number: int, found: "Snapshot") -> "Iterator[tuple[int, pa.RecordBatch]]":
+        # SUBTLE! 1. All partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the
+        # second has been collected. So it is opened anew. Test: tests/cli/test_partitions_far_away.py
+        if present and clock() - opened_ms > _OPEN_ANEW_MS:
+            found = opened.partition(number).snapshot()
+        all_stay = places is None or not places.growths
+        return ((number, batch) for batch in _limited(read(found), limit if all_stay else None))
+
+    numbered = enumerate(snapshots, partition or 0)
+    reads = [PartitionRead.of(each.segments, partial(batches, number, each)) for number, each in numbered]
 
     def tell(number: int, records: int) -> None:
         moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"
@@ -342,12 +360,14 @@ def _write(
         open_sink(target, invocation.options_for(target), given_format) as sink,
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
-        for number, snapshot in snapshots:
-            rows = read(snapshot)
-            found = rows if places is None else stayed_batches(rows, places, number, tell)
-            for batch in _limited(found, None if limit is None else limit - sink.rows):
+        for number, mine in groupby(in_turn(reads, invocation.warehouse().store), itemgetter(0)):
+            rows = (batch for _, batch in mine)
+            here = rows if places is None else stayed_batches(rows, places, number, tell)
+            for batch in _limited(here, None if limit is None else limit - sink.rows):
                 sink.write(batch, number)
                 tick(batch.num_rows)
+            if sink.rows == limit:
+                break
     tell_cold(topic, opened.cold_segments_read)
     return sink.rows
 

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,14 @@ from lithify.cli.outages import Outage
 from lithify.cli.output import tell_cold
 from lithify.cli.records.lines import record_line
 from lithify.cli.terminal import plain_json, warn
+from lithify.log.beside import asked_in_turn
 from lithify.log.consumer import RECORDS_MAX
-from lithify.log.follow import POLL_MS, Gap
+from lithify.log.follow import POLL_MS, Follower, Gap
 from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
 from lithify.store.errors import OffsetOutOfRange
 from lithify.store.port import Pause
+from lithify.store.side_by_side import results
 
 if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
@@ -46,14 +48,16 @@ def tail(
         numbers = range(opened.partitions) if partition is None else [partition]
         places = SortPlaces()
         parts = {n: opened.partition(n) for n in numbers}
-        starts = {n: None if start is None else _begun(start, part.snapshot()) for n, part in parts.items()}
-        followers = {n: part.follower(starts[n], reset).share(places) for n, part in parts.items()}
+        driver = invocation.warehouse().driver
+        starts = dict.fromkeys(numbers) if start is None else _begun(start, opened, numbers)
+        opening = driver.each(lambda n: parts[n].follower(starts[n], reset), numbers)
+        followers = {n: follower.share(places) for n, follower in zip(numbers, results(opening), strict=True)}
         outage, cold = Outage("reading", topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
-            for number, follower in followers.items():
+            for number, take in asked_in_turn(driver, followers.items(), Follower.take, Follower.take_beside):
                 with outage.outlasted(number):  # for this partition only: the others continue meanwhile
-                    stretch = follower.take()
+                    stretch = take()
                     if stretch is not None:
                         lines.write((number, item) for item in stretch.items)
                         found = True
@@ -62,17 +66,24 @@ def tail(
                     followers[number] = opened.partition(number).follower(0, reset, added=True).share(places)
             if not found and places.refused == refused:  # readers that waited for a place to sort in have it now
                 cold.tell()
-                invocation.warehouse().driver.answer(Pause(POLL_MS))
+                driver.answer(Pause(POLL_MS))
         cold.tell()
 
 
-def _begun(start: "Callable[[Snapshot], int]", snapshot: "Snapshot") -> int:
-    """An offset that is gone is a follower's matter; one that is not there yet is a mistake, as without --follow."""
-    offset = start(snapshot)
-    if offset > snapshot.next_offset:
-        inside = f"from {snapshot.log_start_offset} to {snapshot.next_offset}"
-        raise OffsetOutOfRange(f"offset {offset} is beyond the end of the log; read {inside}")
-    return offset
+def _begun(start: "Callable[[Snapshot], int]", topic: "Topic", numbers: Sequence[int]) -> "dict[int, int | None]":
+    """Where to begin in each partition. An offset that is gone is a follower's matter; one that is not there yet is a
+    mistake, as without --follow."""
+
+    def begun(snapshot: "Snapshot") -> int:
+        offset = start(snapshot)
+        if offset > snapshot.next_offset:
+            inside = f"from {snapshot.log_start_offset} to {snapshot.next_offset}"
+            raise OffsetOutOfRange(f"offset {offset} is beyond the end of the log; read {inside}")
+        return offset
+
+    if len(numbers) == 1:
+        return {number: begun(topic.partition(number).snapshot()) for number in numbers}
+    return dict(enumerate(topic.snapshot().of_each(begun)))  # it may have grown: those are not read yet
 
 
 def consume(

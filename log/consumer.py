@@ -9,7 +9,7 @@ from typing import Self
 
 import structlog
 
-from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, check_poll_ms
+from lithify.log.follow import POLL_MS, Follower, Gap, OffsetReset, Stretch, check_poll_ms
 from lithify.log.own_process import OwnProcess
 from lithify.log.patience import Patience
 from lithify.log.positions import still_holds
@@ -21,6 +21,7 @@ from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
+from lithify.store.own_lock import OwnLock
 from lithify.store.short_repr import shortened
 
 __all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "check_poll"]
@@ -103,6 +104,7 @@ class Consumer:
         self._tried_ms = taken.committed_at_ms
         self._has_clock = True  # whether the last attempt to read the store's clock succeeded
         self._closed = False
+        self.busy = OwnLock()  # for a caller whose threads may outlive an interruption
         if taken.missed_to and taken.offset:
             log.warning(
                 "consumer missed deletions", partition=files.name, consumer=taken.name, before_offset=taken.missed_to
@@ -171,6 +173,16 @@ class Consumer:
         self._await_some(0)
         return len(self._waiting)
 
+    def look_beside(self) -> int:
+        """As `look`, in a thread of the store, while other partitions are looked at. Raises ItsTurn
+        (lithify.log.beside) if it is to be asked alone."""
+        self._check_open()
+        self._check_process()
+        self._come_back()
+        while not self._waiting and self._keep(self._follower.take_beside()):
+            pass
+        return len(self._waiting)
+
     def hand_out(self, max_records: int) -> list[Record | Gap]:
         """Up to `max_records` of the waiting items. Asks nothing of the store, so it cannot fail between partitions
         when a caller collects from several: what it handed out counts as processed when the caller comes back."""
@@ -184,17 +196,22 @@ class Consumer:
         self._come_back()
         patience = Patience(self._driver, timeout_ms)
         while not self._waiting and not self._closed and (self._stop is None or not self._stop()):
-            stretch = self._follower.take()
-            if stretch is not None:
-                self._waiting.extend(stretch.items)
-                if not stretch.items:
-                    self._position = stretch.end_offset
+            if self._keep(self._follower.take()):
                 continue
             if patience.is_over:
                 break
             patience.wait(self._poll_ms)
             self._come_back()
         return bool(self._waiting)
+
+    def _keep(self, stretch: Stretch | None) -> bool:
+        """Whether the follower had a stretch, perhaps without items."""
+        if stretch is None:
+            return False
+        self._waiting.extend(stretch.items)
+        if not stretch.items:
+            self._position = stretch.end_offset
+        return True
 
     def _hand_out_one(self) -> Record | Gap:
         item = self._waiting.popleft()

@@ -12,6 +12,7 @@ from typing import Literal, Self, get_args
 
 import msgspec
 
+from lithify.log.beside import ItsTurn
 from lithify.log.record import Record, record_bytes
 from lithify.log.snapshot import Snapshot
 from lithify.log.sort_places import SortPlaces
@@ -40,6 +41,7 @@ __all__ = [
 POLL_MS = 1_000  # between two looks for new records
 _POLL_MS_MAX = 24 * 3_600_000  # a reader that looks less often is not following; nor can every machine wait longer
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
+BESIDE_BYTES_MAX = 1 << 20  # of the records of the segments that are read beside those of other partitions
 STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; at least one record
 
 OffsetReset = Literal["earliest", "latest", "error"]
@@ -139,6 +141,7 @@ class Follower:
         self._was_at_end = False  # of any snapshot so far
         self._places: SortPlaces | None = None
         self._stretches: Generator[Stretch] | None = None
+        self._is_little = False  # `_stretches` may be continued beside others
         self._added = added
         self._open(driver.run(files.head()) if manifest is None else manifest)
         self._first = self._manifest.id
@@ -163,13 +166,23 @@ class Follower:
         Raises OffsetOutOfRange if the log's start passed this reader and its reset policy is "error"; NotFound once the
         topic is deleted; Unavailable: call again.
         """
+        return self._taken(beside=False)
+
+    def take_beside(self) -> Stretch | None:
+        """As `take`, in a thread of the store, while other followers are asked. Raises ItsTurn if it would have to
+        sort, to read much, or to ask another home."""
+        if self._stretches is not None and not self._is_little:
+            raise ItsTurn
+        return self._taken(beside=True)
+
+    def _taken(self, *, beside: bool) -> Stretch | None:
         try:
-            return self._take()
+            return self._take(beside=beside)
         finally:
             if self._stretches is None:
                 self._give_back()
 
-    def _take(self) -> Stretch | None:
+    def _take(self, *, beside: bool) -> Stretch | None:
         is_over = False  # whether a snapshot ended in this call
         while True:
             if self._stretches is None:
@@ -178,6 +191,9 @@ class Follower:
                 gap = self._step_over()
                 if gap is not None:
                     return Stretch([gap], self.position)
+                self._is_little = beside and self._snapshot.is_little(self.position, BESIDE_BYTES_MAX)
+                if beside and not self._is_little:
+                    raise ItsTurn
                 if not self._may_read(again=is_over):
                     return None
             # If something below raises, the next call begins anew at `position`.

@@ -3,35 +3,36 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
-
-import pyarrow as pa
+from typing import Generic, NamedTuple, TypeVar
 
 from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import SegmentRef
 from lithify.store.port import Store
+from lithify.store.side_by_side import result
 
-__all__ = ["TOGETHER_BYTES_MAX", "PartitionRead", "in_turn"]
+__all__ = ["TOGETHER_BYTES_MAX", "TOGETHER_MAX", "PartitionRead", "in_turn"]
+
+T = TypeVar("T")
 
 # Of the records in memory, of all partitions that are read at once. Reading them takes up to ten times as much.
 TOGETHER_BYTES_MAX = 8 << 20
 TOGETHER_MAX = 16
 
 
-class PartitionRead(NamedTuple):
-    """What is to be read of a partition."""
+class PartitionRead(NamedTuple, Generic[T]):
+    """What is to be read of a partition: Arrow batches, say."""
 
-    batches: Callable[[], Iterator[pa.RecordBatch]]  # begins a read; any thread may call it
+    batches: Callable[[], Iterator[T]]  # begins a read; any thread may call it
     bytes: int  # of its records in memory
     hot: bool  # all of it is in the warehouse
 
     @staticmethod
-    def of(segments: Iterable[SegmentRef], batches: Callable[[], Iterator[pa.RecordBatch]]) -> "PartitionRead":
+    def of(segments: Iterable[SegmentRef], batches: Callable[[], Iterator[T]]) -> "PartitionRead[T]":
         refs = tuple(segments)
         return PartitionRead(batches, sum(ref.raw_bytes for ref in refs), all(map(in_warehouse, refs)))
 
 
-def in_turn(reads: Iterable[PartitionRead], store: Store) -> Iterator[pa.RecordBatch]:
+def in_turn(reads: Iterable[PartitionRead[T]], store: Store) -> Iterator[T]:
     """The batches of each, one after the other. An error is raised when its turn comes.
 
     Small ones that follow each other are read whole beforehand, side by side: else each of them would wait for its own
@@ -49,16 +50,14 @@ def in_turn(reads: Iterable[PartitionRead], store: Store) -> Iterator[pa.RecordB
             continue
         calls = [partial(_whole, each) for each in together]
         for outcome in store.side_by_side(calls):
-            if isinstance(outcome, Exception):
-                raise outcome
-            yield from outcome
+            yield from result(outcome)
 
 
-def _may_join(together: list[PartitionRead], size: int, other: PartitionRead, store: Store) -> bool:
+def _may_join(together: list[PartitionRead[T]], size: int, other: PartitionRead[T], store: Store) -> bool:
     if not store.far or len(together) == TOGETHER_MAX or not (together[0].hot and other.hot):
         return False
     return size + other.bytes <= TOGETHER_BYTES_MAX
 
 
-def _whole(read: PartitionRead) -> list[pa.RecordBatch]:
+def _whole(read: PartitionRead[T]) -> list[T]:
     return list(read.batches())

@@ -12,8 +12,8 @@ from lithify.log.planning import Wanted, check_offsets, cut, target_of, wanted
 from lithify.log.positions_in_log import offset_at, offset_of_last
 from lithify.log.record import Record, to_record, whole_records
 from lithify.log.whole import Batches, Whole
-from lithify.manifest.bounds import Bounds
-from lithify.manifest.homes import named_homes
+from lithify.manifest.bounds import Bounds, may_hold
+from lithify.manifest.homes import in_warehouse, named_homes
 from lithify.manifest.model import Checkpoint, Manifest, SegmentRef
 from lithify.manifest.pins import DeleteCheckpoint, RefreshCheckpoint
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -139,6 +139,14 @@ class Snapshot:
     def sorts(self, start_offset: int) -> bool:
         """Whether `read` from there needs a sort: compaction has put records in key order."""
         return sorts(self._manifest.runs, Bounds(from_offset=start_offset, to_offset=self.next_offset))
+
+    def is_little(self, start_offset: int, bytes_max: int) -> bool:
+        """Whether `read` from there takes no more than `bytes_max` of records in memory, all of them from the warehouse
+        and without a sort."""
+        wanted = Bounds(from_offset=start_offset, to_offset=self.next_offset)
+        refs = [ref for ref in self._manifest.segments() if may_hold(ref, wanted)]
+        little = sum(ref.raw_bytes for ref in refs) <= bytes_max
+        return little and all(map(in_warehouse, refs)) and not self.sorts(start_offset)
 
     def scan(
         self,

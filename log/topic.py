@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import structlog
@@ -43,10 +43,10 @@ from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import NewId
 from lithify.store.short_repr import named_repr
+from lithify.store.side_by_side import results
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
-T = TypeVar("T")
 log = structlog.wrap_logger(logging.getLogger("lithify.log"))
 
 CONFIG_FRESH_MS = 10_000  # by the store's clock
@@ -163,8 +163,9 @@ class Topic:
 
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Move the log start of each named partition up to an offset by hand (KIP-107; -1: to the end); returns the log
-        start offsets. As `Partition.delete_records`."""
-        return {number: self.partition(number).delete_records(before) for number, before in before_offsets.items()}
+        start offsets. As `Partition.delete_records`. If it fails for one, the others are moved all the same."""
+        moved = self._driver.each(lambda each: self.partition(each[0]).delete_records(each[1]), before_offsets.items())
+        return dict(zip(before_offsets, results(moved), strict=True))
 
     def describe(self) -> TopicInfo:
         """The topic and its partitions; those that cannot be read are listed under `failures`. Raises NotFound."""
@@ -297,8 +298,8 @@ class Topic:
         parts = [self.partition(number) for number in numbers]
         later = came_later(self, name, parts)
         openings = [part.opening(name, config, added=part.number in later) for part in parts]
-        _all_of(self._driver.each(Opening.look, openings))  # check all before taking any
-        taken = _all_of(self._driver.each(Opening.take, openings))
+        results(self._driver.each(Opening.look, openings))  # check all before taking any
+        taken = results(self._driver.each(Opening.take, openings))
         consumers = {part.number: consumer for part, consumer in zip(parts, taken, strict=True)}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
 
@@ -314,8 +315,7 @@ class Topic:
 
     def offsets_for_timestamp(self, timestamp_ms: int) -> dict[int, int | None]:
         """`Partition.offset_for_timestamp` of each partition, by number."""
-        snapshots = enumerate(self.snapshot().partitions)
-        return {number: snapshot.offset_for_timestamp(timestamp_ms) for number, snapshot in snapshots}
+        return dict(enumerate(self.snapshot().of_each(lambda found: found.offset_for_timestamp(timestamp_ms))))
 
     def scan(
         self,
@@ -374,16 +374,6 @@ class Topic:
             growths = self._driver.run(growths_of(self._lineage, topic))
             known = self._key_places = topic.id, KeyPlaces(growths, topic.partitions)
         return known[1]
-
-
-def _all_of(outcomes: Sequence[T | Exception]) -> list[T]:
-    """Raises the first failure."""
-    found: list[T] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
-        found.append(outcome)
-    return found
 
 
 def _worst(failed: Mapping[int, Exception], done: Mapping[int, range]) -> Exception:

@@ -1,9 +1,11 @@
 """A named consumer of a whole topic: one position per partition, read in turn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
+from lithify.log.beside import asked_in_turn
 from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
 from lithify.log.own_process import OwnProcess
@@ -16,8 +18,11 @@ from lithify.manifest.words import counted
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.short_repr import shortened
+from lithify.store.side_by_side import results
 
 __all__ = ["TopicConsumer", "came_later"]
+
+T = TypeVar("T")
 
 
 class Growing(Protocol):
@@ -105,7 +110,8 @@ class TopicConsumer:
         number, self._within = self._within, None
         if number is None or not self._consumers[number].waiting:
             return []
-        return [(number, item) for item in self._consumers[number].poll(0, 1)]
+        items = _alone(lambda consumer: consumer.poll(0, 1), self._consumers[number])
+        return [(number, item) for item in items]
 
     def _is_over(self) -> bool:
         return self._closed or (self._stop is not None and self._stop())
@@ -159,9 +165,9 @@ class TopicConsumer:
             raise failure
         ready: list[int] = []
         waiting = 0
-        for number in self._numbers[self._turn :] + self._numbers[: self._turn]:
+        for number, look in self._looks():
             try:
-                items = self._consumers[number].look()
+                items = look()
             except LithifyError:
                 self._consumers[number].let_go()  # or a partition that is refused for ever would hold a place for ever
                 if ready:
@@ -178,6 +184,15 @@ class TopicConsumer:
             raise failure
         self._owed = failure is not None
         return ready
+
+    def _looks(self) -> Iterator[tuple[int, Callable[[], int]]]:
+        """How to look at each partition, in turn. What they find stays with them until it is handed out."""
+        numbers = self._numbers[self._turn :] + self._numbers[: self._turn]
+        in_turn = [(number, self._consumers[number]) for number in numbers]
+        if self._is_over():  # nothing more is read
+            return ((number, partial(_alone, Consumer.look, consumer)) for number, consumer in in_turn)
+        look, look_beside = partial(_alone, Consumer.look), partial(_alone, Consumer.look_beside)
+        return asked_in_turn(self._driver, in_turn, look, look_beside)
 
     def _look_for_more(self) -> LithifyError | None:
         """Open partitions that were added since, from their first record. Returns the error that prevented it."""
@@ -216,11 +231,14 @@ class TopicConsumer:
         self._each(lambda consumer: consumer.__exit__(kind, error, trace))
 
     def _each(self, do: Callable[[Consumer], object]) -> None:
-        failed: list[LithifyError] = []
-        for consumer in self._consumers.values():
-            try:
-                do(consumer)
-            except LithifyError as refused:  # commit the other partitions' positions anyway
-                failed.append(refused)
-        if failed:
-            raise failed[0]
+        """Of all partitions, even if one raises: the others' positions are committed anyway."""
+        results(self._driver.each(partial(_alone, do), self._consumers.values()))
+
+
+def _alone(do: Callable[[Consumer], T], consumer: Consumer) -> T:
+    """SUBTLE! 1. Partitions are looked at by threads; Ctrl-C ends the wait for them. 2. The caller closes, which ends
+    what a thread still reads from. So whoever comes next waits for that thread. Test:
+    tests/log/test_consumers_far_away.py
+    """
+    with consumer.busy.mine():
+        return do(consumer)

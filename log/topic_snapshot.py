@@ -16,7 +16,7 @@ from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record, whole_records
-from lithify.log.small_partitions import PartitionRead, in_turn
+from lithify.log.small_partitions import TOGETHER_MAX, PartitionRead, in_turn
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Batches, Whole
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -28,6 +28,7 @@ from lithify.segment.schema import RECORDS
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.port import Store
 from lithify.store.short_repr import named_repr
+from lithify.store.side_by_side import result, results
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic", "starts_within"]
 
@@ -127,21 +128,28 @@ class TopicSnapshot:
         return held_together([task for snapshot, whole in wholes_of for task in snapshot.cut(whole, target)])
 
     def renew(self) -> None:
-        """As `Snapshot.renew`, of each partition."""
-        for snapshot in self.partitions:
-            snapshot.renew()
+        """As `Snapshot.renew`, of each partition. If it fails for one, the others are renewed all the same; the first
+        error is raised at the end."""
+        results(self._store.side_by_side([snapshot.renew for snapshot in self.partitions]))
 
     def release(self) -> None:
         """As `Snapshot.release`, of each partition. If that fails for one, the others are released all the same; the
         first error is raised at the end."""
-        failed: list[LithifyError] = []
-        for snapshot in self.partitions:
-            try:
-                snapshot.release()
-            except LithifyError as error:
-                failed.append(error)
-        if failed:
-            raise failed[0]
+        results(self._store.side_by_side([snapshot.release for snapshot in self.partitions]))
+
+    def of_each(self, ask: Callable[[Snapshot], T]) -> list[T]:
+        """What `ask` says of each partition. Those of a far store are asked side by side, by its threads, unless they
+        have segments in another home. Raises the first failure."""
+        asked: dict[int, T | Exception] = {}
+        here = [number for number, snapshot in enumerate(self.partitions) if self._store.far and not snapshot.homes]
+        for start in range(0, len(here), TOGETHER_MAX):
+            together = here[start : start + TOGETHER_MAX]
+            outcomes = self._store.side_by_side([partial(ask, self.partitions[number]) for number in together])
+            asked.update(zip(together, outcomes, strict=True))
+        return [
+            result(asked[number]) if number in asked else ask(snapshot)
+            for number, snapshot in enumerate(self.partitions)
+        ]
 
     def _wholes(self, asked: Wanted) -> list[ReadTask]:
         """A task for all of each partition."""

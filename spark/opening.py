@@ -11,6 +11,7 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 from lithify.store.opening_homes import opened_homes, opened_spec
 from lithify.store.port import StoreSpec
+from lithify.store.side_by_side import results
 
 __all__ = ["Opened", "opened", "topic_on_executor"]
 
@@ -29,11 +30,7 @@ class Opened(NamedTuple):
 
     def each(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
         """As `Driver.each`, side by side if the store is far; but raises the first failure, once all have ended."""
-        outcomes = self.driver.each(work, items)
-        failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        if failed is not None:
-            raise failed
-        return [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+        return results(self.driver.each(work, items))
 
 
 def opened(common: Common) -> Opened:

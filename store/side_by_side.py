@@ -2,14 +2,14 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
 from lithify.store.own_lock import OwnLock
 
-__all__ = ["THREADS_MAX", "SideBySide", "one_after_the_other"]
+__all__ = ["THREADS_MAX", "SideBySide", "one_after_the_other", "result", "results"]
 
 T = TypeVar("T")
 
@@ -126,3 +126,15 @@ def one_after_the_other(calls: Sequence[Callable[[], T]]) -> list[T | Exception]
         except Exception as error:  # noqa: BLE001 - handed to the caller
             outcomes.append(error)
     return outcomes
+
+
+def result(outcome: T | Exception) -> T:
+    """What a call returned. Raises what it raised."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def results(outcomes: Iterable[T | Exception]) -> list[T]:
+    """What each call returned. Raises the first failure."""
+    return [result(outcome) for outcome in outcomes]

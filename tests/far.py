@@ -1,16 +1,21 @@
 """A far store without a link: its answers come in waves, each of which is one round trip that a reader waits for."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from lithify.store import fetching
+from lithify.store.errors import Unavailable
 from lithify.store.fetching import THREADS_MAX, Fetch, Landings
 from lithify.store.memory import MemoryStore
+from lithify.store.port import Object, Outcome
+from lithify.store.side_by_side import SideBySide
 
-__all__ = ["FarStore", "fetching_threads", "waves"]
+__all__ = ["FarStore", "Meeting", "fetching_threads", "waves"]
+
+T = TypeVar("T")
 
 
 class FarStore(MemoryStore):
@@ -19,6 +24,51 @@ class FarStore(MemoryStore):
     @property
     def far(self) -> bool:
         return True
+
+
+class Meeting(FarStore):
+    """A store with threads. While `meets` is set, the first question about each partition's files of one kind is
+    answered when so many partitions have been asked about."""
+
+    def __init__(self, name: str = "meeting") -> None:
+        super().__init__(name)
+        self.pool = SideBySide()
+        self.meets: threading.Barrier | None = None
+        self.met: set[str] = set()
+        self.away = ""
+        self.at = "manifest"  # where they meet; "": whatever is asked first
+        self._meeting = threading.Lock()
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
+        return self.pool.run(calls)
+
+    def all_meet(self, partitions: int, at: str = "manifest") -> None:
+        """From now on."""
+        self.at, self.met, self.meets = at, set(), threading.Barrier(partitions)
+
+    def get(self, key: str) -> Object | None:
+        self.meet(key)
+        return super().get(key)
+
+    def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
+        self.meet(key)
+        return super().create(key, body, frees)
+
+    def read(self, key: str, start: int, length: int) -> bytes:
+        self.meet(key)
+        return super().read(key, start, length)
+
+    def meet(self, key: str) -> None:
+        _, _, partition, kind, *_ = (*key.split("/"), "", "", "")
+        if not partition.isdigit() or self.at not in ("", kind):
+            return
+        if partition == self.away:
+            raise Unavailable("no answer")
+        with self._meeting:
+            meets = None if partition in self.met else self.meets
+            self.met.add(partition)
+        if meets is not None:
+            meets.wait(10)
 
 
 def fetching_threads() -> list[threading.Thread]:

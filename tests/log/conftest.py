@@ -28,6 +28,15 @@ def clock() -> HandClock:
     return HandClock()
 
 
+@pytest.fixture(scope="module", params=["near", "far"])
+def near_and_far(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Stores in memory are far: partitions are asked side by side, in a thread's turn."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "far":
+            patch.setattr(MemoryStore, "far", property(lambda _: True))
+        yield
+
+
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts take no time."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from lithify.store.memory import MemoryStore
 from lithify.store.port import Object, ObjectInfo, Outcome
 
-__all__ = ["FailingStore"]
+__all__ = ["FailingStore", "FarFailingStore"]
 
 
 class FailingStore(MemoryStore):
@@ -40,3 +40,11 @@ class FailingStore(MemoryStore):
     def read(self, key: str, start: int, length: int) -> bytes:
         self.before("read", key)
         return super().read(key, start, length)
+
+
+class FarFailingStore(FailingStore):
+    """Its partitions are asked side by side, in a thread's turn."""
+
+    @property
+    def far(self) -> bool:
+        return True

@@ -16,6 +16,8 @@ from tests.log.test_consumer import stored
 from tests.log.test_follow import EXPIRING, append, expire, shown
 from tests.log.test_topic_consumer import opened
 
+pytestmark = pytest.mark.usefixtures("near_and_far")
+
 Found = list[tuple[int, Any]]
 
 

@@ -24,6 +24,8 @@ from tests.log.test_consumer import stored
 from tests.log.test_follow import COMPACTED, append, shown
 from tests.log.test_topic_consumer import opened
 
+pytestmark = pytest.mark.usefixtures("near_and_far")
+
 STRETCH = 5
 
 

@@ -18,6 +18,8 @@ from tests.log.test_consumer import stored
 from tests.log.test_follow import append, shown
 from tests.log.waiting import Script
 
+pytestmark = pytest.mark.usefixtures("near_and_far")
+
 
 def test_a_topic_is_read_in_turn_and_each_partition_has_its_position(warehouse: Warehouse) -> None:
     topic = warehouse.create_topic("t", partitions=3)

@@ -21,7 +21,7 @@ from lithify.store.errors import AccessDenied, CommitUnknown, Corrupt, Fenced, I
 from lithify.store.port import Outcome, Pause
 from tests.clock import HandClock
 from tests.log.conftest import TEN_SECONDS_MS
-from tests.log.failing import FailingStore
+from tests.log.failing import FailingStore, FarFailingStore
 from tests.log.test_follow import EXPIRING, append
 
 PARTITIONS_MAX = 5
@@ -42,9 +42,11 @@ class _Caller:
 
 
 class TopicConsumers(RuleBasedStateMachine):
+    made_of: type[FailingStore] = FailingStore
+
     def __init__(self) -> None:
         super().__init__()
-        self.clock, self.store = HandClock(), FailingStore()
+        self.clock, self.store = HandClock(), self.made_of()
         self.callers: list[_Caller] = []  # the last one is the newest
         self.rightful: _Caller | None = None  # whom nobody has replaced, as far as anybody tried
         self.handed: dict[int, set[int]] = defaultdict(set)  # offsets that some caller was handed, gaps included
@@ -312,5 +314,10 @@ class _After:
         return self.asked > self.times
 
 
+class FarTopicConsumers(TopicConsumers):
+    made_of = FarFailingStore
+
+
 TestTopicConsumers = pytest.mark.slow(TopicConsumers.TestCase)
-TestTopicConsumers.settings = settings(stateful_step_count=40)
+TestFarTopicConsumers = pytest.mark.slow(FarTopicConsumers.TestCase)
+TestTopicConsumers.settings = TestFarTopicConsumers.settings = settings(stateful_step_count=40)

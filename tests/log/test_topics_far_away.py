@@ -18,47 +18,13 @@ from lithify.segment import room as rooms
 from lithify.segment.parts import Need, Parts
 from lithify.segment.room import Room
 from lithify.store.driver import Driver
-from lithify.store.errors import Unavailable
+from lithify.store.errors import OffsetOutOfRange, Unavailable
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Object
-from lithify.store.side_by_side import SideBySide
-from tests.far import FarStore
+from tests.far import Meeting
 
 T = TypeVar("T")
 PARTITIONS = 6
 KEYS = [b"%d" % n for n in range(60)]
-
-
-class Meeting(FarStore):
-    """A store with threads, which answers the first question about each partition's files of one kind when all have
-    asked."""
-
-    def __init__(self) -> None:
-        super().__init__("meeting")
-        self.pool = SideBySide()
-        self.meets: threading.Barrier | None = None
-        self.met: set[str] = set()
-        self.away = ""
-        self.at = "manifest"  # where they meet
-
-    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
-        return self.pool.run(calls)
-
-    def get(self, key: str) -> Object | None:
-        self.meet(key)
-        return super().get(key)
-
-    def read(self, key: str, start: int, length: int) -> bytes:
-        self.meet(key)
-        return super().read(key, start, length)
-
-    def meet(self, key: str) -> None:
-        partition = key.split("/")[2] if f"/{self.at}/" in key else ""
-        if partition and partition == self.away:
-            raise Unavailable("no answer")
-        if partition and self.meets is not None and partition not in self.met:
-            self.met.add(partition)
-            self.meets.wait(60)
 
 
 @pytest.fixture
@@ -75,12 +41,11 @@ def topic(store: Meeting) -> Topic:
 
 @pytest.mark.parametrize("staleness_ms", [0, 60_000])
 def test_they_are_asked_side_by_side(store: Meeting, topic: Topic, staleness_ms: int) -> None:
-    for meets in (threading.Barrier(PARTITIONS), None if staleness_ms else threading.Barrier(PARTITIONS)):
-        store.meets = meets
-        store.met.clear()
+    for asked in (PARTITIONS, 0 if staleness_ms else PARTITIONS):
+        store.all_meet(PARTITIONS)
         found = topic.get_many([*KEYS, b"never"], max_staleness_ms=staleness_ms)
         assert [record and record.value for record in found] == [*KEYS, None]
-        assert len(store.met) == (PARTITIONS if meets else 0)
+        assert len(store.met) == asked
 
 
 def test_what_a_partition_raises_is_raised(store: Meeting, topic: Topic) -> None:
@@ -147,7 +112,7 @@ def keys_of(part: Snapshot) -> list[bytes]:
     [lambda topic: [each.key for each in topic.read()], lambda topic: topic.scan().read_all()["key"].to_pylist()],
 )
 def test_small_ones_are_read_side_by_side(store: Meeting, topic: Topic, read: Callable[[Topic], Any]) -> None:
-    store.at, store.meets = "segments", threading.Barrier(PARTITIONS)
+    store.all_meet(PARTITIONS, "segments")
     found = read(topic)
     assert len(store.met) == PARTITIONS
     places = {key: number for number, part in enumerate(topic.snapshot().partitions) for key in keys_of(part)}
@@ -208,3 +173,31 @@ def test_near_ones_are_read_at_their_turn() -> None:
     made, read = reads([1] * 3)
     for at, _ in enumerate(in_turn(made, MemoryStore()), 1):
         assert len(read) == at
+
+
+def test_offsets_for_a_time_are_looked_up_side_by_side(store: Meeting, topic: Topic) -> None:
+    store.all_meet(PARTITIONS, "segments")
+    times = sorted(record.timestamp_ms or 0 for record in topic.read())
+    store.all_meet(PARTITIONS, "manifest")
+    assert topic.offsets_for_timestamp(times[0]) == dict.fromkeys(range(PARTITIONS), 0)
+    assert topic.offsets_for_timestamp(times[-1] + 1) == dict.fromkeys(range(PARTITIONS), None)
+
+
+def test_a_snapshot_is_renewed_and_released_side_by_side(store: Meeting, topic: Topic) -> None:
+    snapshot = topic.snapshot(ttl=60_000)
+    for do in (snapshot.renew, snapshot.release):
+        store.all_meet(PARTITIONS, "manifest")
+        do()
+        assert len(store.met) == PARTITIONS
+    assert not any(topic.partition(number).checkpoints() for number in range(PARTITIONS))
+
+
+def test_records_are_deleted_side_by_side_also_beside_a_partition_that_fails(store: Meeting, topic: Topic) -> None:
+    store.all_meet(PARTITIONS, "manifest")
+    ends = topic.delete_records(dict.fromkeys(range(PARTITIONS), -1))
+    assert ends == {number: each.next_offset for number, each in enumerate(topic.snapshot().partitions)}
+    topic.append([Record(key, key) for key in KEYS])
+    with pytest.raises(OffsetOutOfRange):
+        topic.delete_records({0: 1_000, **dict.fromkeys(range(1, PARTITIONS), -1)})
+    left = topic.snapshot().partitions
+    assert [each.log_start_offset == each.next_offset for each in left] == [False] + [True] * (PARTITIONS - 1)

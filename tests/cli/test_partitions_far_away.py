@@ -1,0 +1,138 @@
+"""Commands about all partitions of a topic in a far store ask them side by side, so that none waits for another."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lithify.cli import reads
+from lithify.log.record import Record
+from lithify.log.topic import Topic
+from lithify.log.warehouse import Warehouse
+from lithify.store import opening
+from lithify.store.driver import Driver, new_id
+from tests.cli.conftest import Lithify
+from tests.far import Meeting
+
+PARTITIONS = 6
+KEYS = [b"%02d" % n for n in range(60)]
+CONFIG = {"cleanup.policy": "compact", "segment.bytes": "500", "l0.segments.tier": "2"}
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Meeting:
+    name = new_id()
+    store = Meeting(name)
+    monkeypatch.setitem(opening._memory, name, store)  # pyright: ignore[reportPrivateUsage]
+    return store
+
+
+@pytest.fixture
+def lithify(store: Meeting) -> Lithify:
+    return Lithify(store.url)
+
+
+@pytest.fixture
+def topic(store: Meeting) -> Topic:
+    topic = Warehouse(Driver(store)).create_topic("t", PARTITIONS, CONFIG, probe=False)
+    for keys in (KEYS[::2], KEYS[1::2]):
+        topic.append([Record(key, key) for key in keys])
+    with topic.consumer("c"):
+        pass
+    for number in range(PARTITIONS):
+        topic.partition(number).snapshot(pin="before")
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ("read t", "manifest"),
+        ("read t", "segments"),
+        ("read t --from-offset 1", "manifest"),
+        ("read t --from-timestamp 2020-01-01", "segments"),
+        ("read t --tail 2", "segments"),
+        ("read t --checkpoint before", "segments"),
+        ("read t --follow --limit 60", "manifest"),
+        ("read t --follow --limit 60", "segments"),
+        ("read t --follow --tail 3 --limit 18", "manifest"),
+        ("read t --consumer d", "manifest"),
+        ("read t --consumer d", "segments"),
+        ("scan t", "manifest"),
+        ("scan t", "segments"),
+        ("scan t --checkpoint before", "segments"),
+        ("export t --to -", "segments"),
+        ("checkpoint create t now", ""),
+        ("checkpoint list t", ""),
+        ("checkpoint delete t before", ""),
+        ("consumer list t", ""),
+        ("consumer reset t c --to-latest", ""),
+        ("consumer delete t c", ""),
+        ("transaction list t", ""),
+        ("compaction submit t --full", ""),
+        ("compaction list t", ""),
+        ("compaction list", ""),
+        ("compaction explain t", ""),
+        ("compaction explain t", "segments"),
+        ("home status t", ""),
+        ("home status", ""),
+        ("topic describe t", ""),
+    ],
+)
+def test_all_are_asked_at_once(store: Meeting, lithify: Lithify, topic: Topic, words: str, at: str) -> None:
+    store.all_meet(PARTITIONS, at)
+    lithify.ok(*words.split())
+    assert len(store.met) == PARTITIONS
+
+
+def test_what_they_have_comes_one_partition_after_the_other(lithify: Lithify, topic: Topic) -> None:
+    for words in ("read t", "scan t", "export t --to -"):
+        found = lithify.records(*words.split())
+        assert [each["partition"] for each in found] == sorted(each["partition"] for each in found)
+        assert sorted(each["key"].encode() for each in found) == KEYS
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7, 59, 60, 61])
+def test_a_limit_is_of_all_of_them(lithify: Lithify, topic: Topic, limit: int) -> None:
+    everything = lithify.records("scan", "t")
+    assert lithify.records("scan", "t", "--limit", str(limit)) == everything[:limit]
+
+
+def test_a_limit_does_not_count_what_keys_left_behind(lithify: Lithify, topic: Topic) -> None:
+    topic.alter(partitions=3 * PARTITIONS)
+    topic.append([Record(key, b"new") for key in KEYS])
+    everything = lithify.records("scan", "t")
+    assert len(everything) == len(KEYS)
+    assert lithify.records("scan", "t", "--limit", "9") == everything[:9]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_partition_whose_turn_comes_late_is_opened_anew(
+    store: Meeting, lithify: Lithify, topic: Topic, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    monkeypatch.setattr(reads, "_OPEN_ANEW_MS", -1 if late else 60_000)
+    before = lithify.records("scan", "t")
+    answer: Callable[[str, int, int], bytes] = store.read
+    appended = threading.Event()
+
+    def read(key: str, start: int, length: int) -> bytes:
+        if not appended.is_set():
+            appended.set()
+            topic.append([Record(key, b"later") for key in KEYS])
+        return answer(key, start, length)
+
+    monkeypatch.setattr(store, "read", read)
+    monkeypatch.setattr("lithify.log.small_partitions.TOGETHER_MAX", 1)
+    found: list[dict[str, Any]] = lithify.records("scan", "t")
+    assert [each["key"] for each in found] == [each["key"] for each in before]
+    first = [each for each in found if each["partition"] == found[0]["partition"]]
+    assert [each["value"] == "later" for each in found] == [late and each not in first for each in found]
+
+
+def test_what_fails_is_told_beside_what_was_requested(store: Meeting, lithify: Lithify, topic: Topic) -> None:
+    store.at, store.away = "", "00003"
+    told = lithify("compaction", "submit", "t", "--full")
+    assert told.exit_code == 1
+    assert [line.split("/")[1] for line in told.stdout.splitlines()] == ["0", "1", "2", "4", "5"]
+    assert "no answer" in told.stderr
