@@ -1,7 +1,8 @@
 """Does anything in a warehouse need a person?"""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +29,7 @@ from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.home_names import physical
 from lithify.store.homes import Homes
 from lithify.store.port import HERE, Now
+from lithify.store.side_by_side import result
 
 __all__ = ["Check", "Health", "Verdict", "ending_of_checks", "health", "stale_temporaries"]
 
@@ -85,16 +87,19 @@ def _checks(known: KnownPartitions, topic: str | None) -> Iterator[Check]:
         return
     readable = 0
     homes = _Homes()
+    looks = iter(known.driver.each(partial(_look, known), [it for it in all_found if isinstance(it, FoundPartition)]))
     for found in all_found:
         if isinstance(found, UnreadTopic):
             yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
             continue
-        checks = attempt(lambda found=found: _partition(known, found, homes))
-        if isinstance(checks, Fault):
-            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", checks.text, checks)
+        look = result(next(looks))
+        homes.add(found, look.cold_home, ())
+        homes.add(found, "", look.homes)
+        if isinstance(look.checks, Fault):
+            yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", look.checks.text, look.checks)
             continue
         readable += 1
-        yield from checks
+        yield from look.checks
     yield from homes.checks(known)
     yield Check("topics", "ok", f"{counted(readable, 'partition')} {'is' if readable == 1 else 'are'} readable")
 
@@ -147,9 +152,23 @@ class _Homes:
         return ""
 
 
-def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> list[Check]:
-    """Checks of a partition, if its head and its job files can be read."""
-    config = parse(found.topic.config)
+class _Look(NamedTuple):
+    """At a partition. `checks`: those of what its head and its job files say, or why these cannot be read."""
+
+    cold_home: str
+    homes: tuple[str, ...]
+    checks: list[Check] | Fault
+
+
+def _look(known: KnownPartitions, found: FoundPartition) -> _Look:
+    config = attempt(lambda: parse(found.topic.config))
+    if isinstance(config, Fault):
+        return _Look("", (), config)
+    look = attempt(lambda: _readable(known, found, config))
+    return _Look(config.cold_home, (), look) if isinstance(look, Fault) else look
+
+
+def _readable(known: KnownPartitions, found: FoundPartition, config: TopicConfig) -> _Look:
 
     async def read(files: PartitionFiles) -> tuple[Reading, int]:
         state, head = await files.compactor_state(), await files.head()
@@ -157,10 +176,9 @@ def _partition(known: KnownPartitions, found: FoundPartition, homes: _Homes) -> 
         added = await append_time(files, found.topic, reading, assess(reading))
         return reading, added.at_ms if added else 0
 
-    homes.add(found, config.cold_home, ())
     reading, appended_ms = known.run(found.keys, read, anew=True)
-    homes.add(found, "", reading.manifest.homes)
-    return [*_room(reading.manifest, config), *_checked(reading, appended_ms)]
+    checks = [*_room(reading.manifest, config), *_checked(reading, appended_ms)]
+    return _Look(config.cold_home, reading.manifest.homes, checks)
 
 
 def _room(head: Manifest, config: TopicConfig) -> Iterator[Check]:

@@ -33,6 +33,7 @@ from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
 from lithify.store.short_repr import short_repr
+from lithify.store.side_by_side import result
 from lithify.work.order import Checked, Refused
 from lithify.work.pays import spark_pays
 from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
@@ -200,13 +201,16 @@ class Verifier:
         """Raises NotFound if `topic` does not exist; problems with its objects are in the report."""
         looks: list[_Look] = []
         checks: list[PartitionCheck] = []
+        partitions: list[PartitionKeys] = []
         for found in partitions_found(self._known, topic, anew=True):
             if isinstance(found, UnreadTopic):
                 checks.append(_unread(found.topic, None, found.fault))
-                continue
-            look = attempt(lambda keys=found.keys: self._known.run(keys, _look, anew=True))
+            else:
+                partitions.append(found.keys)
+        found_looks = self._driver.each(lambda keys: attempt(lambda: self._known.run(keys, _look, anew=True)), partitions)
+        for keys, look in zip(partitions, map(result, found_looks), strict=True):
             if isinstance(look, Fault):
-                checks.append(_unread(found.keys.topic, found.keys.partition, look))
+                checks.append(_unread(keys.topic, keys.partition, look))
             else:
                 looks.append(look)
         findings = self._check(looks)

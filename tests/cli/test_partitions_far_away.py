@@ -77,6 +77,8 @@ def topic(store: Meeting) -> Topic:
         ("compaction explain t", "segments"),
         ("home status t", ""),
         ("home status", ""),
+        ("verify t", ""),
+        ("verify", ""),
         ("topic describe t", ""),
     ],
 )
@@ -136,3 +138,11 @@ def test_what_fails_is_told_beside_what_was_requested(store: Meeting, lithify: L
     assert told.exit_code == 1
     assert [line.split("/")[1] for line in told.stdout.splitlines()] == ["0", "1", "2", "4", "5"]
     assert "no answer" in told.stderr
+
+
+def test_doctor_asks_all_at_once(store: Meeting, lithify: Lithify, topic: Topic) -> None:
+    """Of a store in memory it says that no log can be kept in it."""
+    told = lithify("doctor").stdout
+    store.all_meet(PARTITIONS, "")
+    assert lithify("doctor").stdout == told
+    assert len(store.met) == PARTITIONS
