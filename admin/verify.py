@@ -207,8 +207,8 @@ class Verifier:
                 checks.append(_unread(found.topic, None, found.fault))
             else:
                 partitions.append(found.keys)
-        found_looks = self._driver.each(lambda keys: attempt(lambda: self._known.run(keys, _look, anew=True)), partitions)
-        for keys, look in zip(partitions, map(result, found_looks), strict=True):
+        outcomes = self._driver.each(self._looked_at, partitions)
+        for keys, look in zip(partitions, map(result, outcomes), strict=True):
             if isinstance(look, Fault):
                 checks.append(_unread(keys.topic, keys.partition, look))
             else:
@@ -217,6 +217,9 @@ class Verifier:
         checks += [self._settle(look, findings) for look in looks]
         checks.sort(key=lambda check: (check.topic, -1 if check.partition is None else check.partition))
         return VerifyReport(deep=self._deep, partitions=tuple(checks))
+
+    def _looked_at(self, keys: PartitionKeys) -> "_Look | Fault":
+        return attempt(lambda: self._known.run(keys, _look, anew=True))
 
     def _check(self, looks: "list[_Look]") -> dict[str, Finding]:
         tasks = [CheckTask(self._deep, look.keys, some) for look in looks for some in _tasks(look.segments().values())]

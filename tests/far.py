@@ -36,15 +36,15 @@ class Meeting(FarStore):
         self.meets: threading.Barrier | None = None
         self.met: set[str] = set()
         self.away = ""
-        self.at = "manifest"  # where they meet; "": whatever is asked first
+        self.at = "manifest"  # where they meet; "": whatever is asked first; "config": there topics meet
         self._meeting = threading.Lock()
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> Sequence[T | Exception]:
         return self.pool.run(calls)
 
-    def all_meet(self, partitions: int, at: str = "manifest") -> None:
-        """From now on."""
-        self.at, self.met, self.meets = at, set(), threading.Barrier(partitions)
+    def all_meet(self, count: int, at: str = "manifest") -> None:
+        """From now on, so many partitions, or topics."""
+        self.at, self.met, self.meets = at, set(), threading.Barrier(count)
 
     def get(self, key: str) -> Object | None:
         self.meet(key)
@@ -59,14 +59,18 @@ class Meeting(FarStore):
         return super().read(key, start, length)
 
     def meet(self, key: str) -> None:
-        _, _, partition, kind, *_ = (*key.split("/"), "", "", "")
-        if not partition.isdigit() or self.at not in ("", kind):
+        topic, life, partition, kind, *_ = (*key.split("/"), "", "", "")
+        if self.at == "config":
+            who = topic if life == "config" else ""
+        else:
+            who = partition if partition.isdigit() and self.at in ("", kind) else ""
+        if not who:
             return
-        if partition == self.away:
+        if who == self.away:
             raise Unavailable("no answer")
         with self._meeting:
-            meets = None if partition in self.met else self.meets
-            self.met.add(partition)
+            meets = None if who in self.met else self.meets
+            self.met.add(who)
         if meets is not None:
             meets.wait(10)
 

@@ -146,3 +146,12 @@ def test_doctor_asks_all_at_once(store: Meeting, lithify: Lithify, topic: Topic)
     store.all_meet(PARTITIONS, "")
     assert lithify("doctor").stdout == told
     assert len(store.met) == PARTITIONS
+
+
+@pytest.mark.parametrize("words", ["topic list", "compaction list", "home status", "verify"])
+def test_all_topics_are_asked_at_once(store: Meeting, lithify: Lithify, words: str) -> None:
+    for number in range(PARTITIONS):
+        Warehouse(Driver(store)).create_topic(f"t{number}", probe=False)
+    store.all_meet(PARTITIONS, "config")
+    lithify.ok(*words.split())
+    assert len(store.met) == PARTITIONS
