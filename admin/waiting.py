@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from lithify.admin.at_once import asked_at_once
 from lithify.compactor.info import CompactionInfo
 from lithify.store.driver import pause
-from lithify.store.many import many
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin
@@ -30,6 +30,6 @@ def finished(
     tell(found)
     while not all(map(ended, found)):
         wait(POLL_MS)
-        found = many(lambda each: each if ended(each) else admin.compaction(each.id), found)
+        found = asked_at_once(lambda each: each if ended(each) else admin.compaction(each.id), found)
         tell(found)
     return found

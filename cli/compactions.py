@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.at_once import asked_at_once, done_at_once
 from lithify.admin.partitions import Answers
 from lithify.cli.failures import FAILED, tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
-from lithify.store.apart import Fault, attempt, done_and_failed
+from lithify.store.apart import Fault
 from lithify.store.errors import InvalidRequest
-from lithify.store.many import many
 from lithify.store.port import RequestCounts
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def submit(
     if full:
         _tell_equal(admin, topic, partition)
     requested = "full" if chosen is None else chosen
-    infos, faults = done_and_failed(many(lambda n: attempt(lambda: admin.submit(topic, n, requested)), numbers))
+    infos, faults = done_at_once(lambda number: admin.submit(topic, number, requested), numbers)
     return tell_submitted(invocation, infos, faults, wait=wait)
 
 
@@ -92,7 +92,7 @@ def tell_submitted(
     if not infos:
         raise faults[0].error()
     admin, output = invocation.admin(), invocation.output
-    texts = many(partial(_submitted, admin), infos)
+    texts = asked_at_once(partial(_submitted, admin), infos)
     if not wait:
         output.answer(infos, lambda: output.lines(texts))
         return tell_faults(faults)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lithify.admin.at_once import asked_at_once, done_at_once
 from lithify.cli.compactions import partitions, tell_submitted
 from lithify.cli.confirming import confirm
 from lithify.cli.failures import tell_faults
@@ -13,9 +14,8 @@ from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
-from lithify.store.apart import Fault, attempt, done_and_failed
+from lithify.store.apart import Fault
 from lithify.store.errors import ErrorKind, InvalidRequest
-from lithify.store.many import many
 
 if TYPE_CHECKING:
     from lithify.admin.homes import PartitionHomes
@@ -44,7 +44,7 @@ def status(invocation: Invocation, topic: str | None, partition: int | None) -> 
         found, faults = _of_all(invocation)
     else:
         admin = invocation.admin()
-        found = many(lambda number: admin.homes(topic, number), partitions(invocation, topic, partition))
+        found = asked_at_once(lambda number: admin.homes(topic, number), partitions(invocation, topic, partition))
         faults = ()
     output = invocation.output
     output.answer(found, lambda: _show(output, found))
@@ -58,7 +58,7 @@ def _of_all(invocation: Invocation) -> "tuple[list[PartitionHomes], tuple[Fault,
     if not (topics.items or topics.failed):
         invocation.require_begun()
     places = [(each.topic, number) for each in topics.items for number in range(each.partitions)]
-    found, faults = done_and_failed(many(lambda place: attempt(lambda: admin.homes(*place)), places))
+    found, faults = done_at_once(lambda place: admin.homes(*place), places)
     return [each for each in found if each.cold_home or len(each.homes) > 1], (*topics.faults, *faults)
 
 
@@ -145,7 +145,7 @@ def _moved(
     """Request it of every partition in which there is something to move, and nothing asks for it yet; if there is none,
     the first says why. `warning`: what to say if there is one."""
     numbers = partitions(invocation, topic, partition)
-    infos, faults = done_and_failed(many(lambda number: attempt(lambda: request(topic, number)), numbers))
+    infos, faults = done_at_once(lambda number: request(topic, number), numbers)
     if warning and infos:
         warn(warning)
     failed = [fault for fault in faults if not infos or fault.kind not in _NOTHING_TO_DO]

@@ -21,7 +21,6 @@ from lithify.log.record import Record
 from lithify.log.sort_places import SortPlaces
 from lithify.store.errors import OffsetOutOfRange
 from lithify.store.port import Pause
-from lithify.store.side_by_side import results
 
 if TYPE_CHECKING:
     from lithify.log.follow import OffsetReset
@@ -50,8 +49,8 @@ def tail(
         parts = {n: opened.partition(n) for n in numbers}
         driver = invocation.warehouse().driver
         starts = dict.fromkeys(numbers) if start is None else _begun(start, opened, numbers)
-        opening = driver.each(lambda n: parts[n].follower(starts[n], reset), numbers)
-        followers = {n: follower.share(places) for n, follower in zip(numbers, results(opening), strict=True)}
+        opening = driver.all_of(lambda n: parts[n].follower(starts[n], reset), numbers)
+        followers = {n: follower.share(places) for n, follower in zip(numbers, opening, strict=True)}
         outage, cold = Outage("reading", topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused

@@ -43,7 +43,6 @@ from lithify.store.errors import CommitUnknown, InvalidRequest, NotFound
 from lithify.store.own_lock import OwnLock
 from lithify.store.port import NewId
 from lithify.store.short_repr import named_repr
-from lithify.store.side_by_side import results
 
 __all__ = ["CONFIG_FRESH_MS", "Topic"]
 
@@ -164,8 +163,9 @@ class Topic:
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Move the log start of each named partition up to an offset by hand (KIP-107; -1: to the end); returns the log
         start offsets. As `Partition.delete_records`. If it fails for one, the others are moved all the same."""
-        moved = self._driver.each(lambda each: self.partition(each[0]).delete_records(each[1]), before_offsets.items())
-        return dict(zip(before_offsets, results(moved), strict=True))
+        items = before_offsets.items()
+        moved = self._driver.all_of(lambda each: self.partition(each[0]).delete_records(each[1]), items)
+        return dict(zip(before_offsets, moved, strict=True))
 
     def describe(self) -> TopicInfo:
         """The topic and its partitions; those that cannot be read are listed under `failures`. Raises NotFound."""
@@ -298,8 +298,8 @@ class Topic:
         parts = [self.partition(number) for number in numbers]
         later = came_later(self, name, parts)
         openings = [part.opening(name, config, added=part.number in later) for part in parts]
-        results(self._driver.each(Opening.look, openings))  # check all before taking any
-        taken = results(self._driver.each(Opening.take, openings))
+        self._driver.all_of(Opening.look, openings)  # check all before taking any
+        taken = self._driver.all_of(Opening.take, openings)
         consumers = {part.number: consumer for part, consumer in zip(parts, taken, strict=True)}
         return TopicConsumer(self._driver, consumers, config, None if partitions is not None else self)
 

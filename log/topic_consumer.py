@@ -18,7 +18,6 @@ from lithify.manifest.words import counted
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.short_repr import shortened
-from lithify.store.side_by_side import results
 
 __all__ = ["TopicConsumer", "came_later"]
 
@@ -232,7 +231,7 @@ class TopicConsumer:
 
     def _each(self, do: Callable[[Consumer], object]) -> None:
         """Of all partitions, even if one raises: the others' positions are committed anyway."""
-        results(self._driver.each(partial(_alone, do), self._consumers.values()))
+        self._driver.all_of(partial(_alone, do), self._consumers.values())
 
 
 def _alone(do: Callable[[Consumer], T], consumer: Consumer) -> T:

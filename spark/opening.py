@@ -11,7 +11,6 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 from lithify.store.opening_homes import opened_homes, opened_spec
 from lithify.store.port import StoreSpec
-from lithify.store.side_by_side import results
 
 __all__ = ["Opened", "opened", "topic_on_executor"]
 
@@ -29,8 +28,8 @@ class Opened(NamedTuple):
         return self.driver.homes.spec(needed)
 
     def each(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
-        """As `Driver.each`, side by side if the store is far; but raises the first failure, once all have ended."""
-        return results(self.driver.each(work, items))
+        """As `Driver.all_of`: side by side if the store is far."""
+        return self.driver.all_of(work, items)
 
 
 def opened(common: Common) -> Opened:

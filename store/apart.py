@@ -8,7 +8,7 @@ import msgspec
 
 from lithify.store.errors import CommitUnknown, Corrupt, ErrorKind, LithifyError, NotFound, error_class
 
-__all__ = ["Ending", "Fault", "attempt", "done_and_failed", "ending_of"]
+__all__ = ["Ending", "Fault", "attempt", "ending_of"]
 
 T = TypeVar("T")
 
@@ -92,18 +92,6 @@ def attempt(work: Callable[[], T]) -> T | Fault:
         return work()
     except Exception as error:  # noqa: BLE001 - the one place where a pass survives a bug; reported, not swallowed
         return Fault.of(error)
-
-
-def done_and_failed(outcomes: Iterable[T | Fault]) -> tuple[list[T], list[Fault]]:
-    """What several attempts returned, and why the others failed."""
-    done: list[T] = []
-    failed: list[Fault] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Fault):
-            failed.append(outcome)
-        else:
-            done.append(outcome)
-    return done, failed
 
 
 def _place_of(error: BaseException) -> str:

@@ -35,6 +35,7 @@ from lithify.store.port import (
     Store,
     Together,
 )
+from lithify.store.side_by_side import results
 
 __all__ = ["Answer", "Clock", "Driver", "drive", "machine_ms", "monotonic_ms", "new_id", "pause", "store_answers"]
 
@@ -154,6 +155,10 @@ class Driver:
         """What `work` returns or raises for each item: side by side if the store answers after a while. Requires:
         `work` is thread-safe."""
         return self.store.side_by_side([partial(work, item) for item in items])
+
+    def all_of(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
+        """As `each`, but raises the first failure, once all have ended."""
+        return results(self.each(work, items))
 
     def now_ms(self) -> int:
         return self.answer(Now())

@@ -114,7 +114,7 @@ def test_a_partition_whose_pin_cannot_be_renewed_ends_no_read(warehouse: Warehou
 
 def test_a_pin_that_cannot_be_released_keeps_no_other(warehouse: Warehouse) -> None:
     snapshot = made(warehouse, 3).snapshot(HELD_FOR)
-    failing = Mock(release=Mock(side_effect=Unavailable("away")))
+    failing = Mock(store=snapshot.partitions[0].store, release=Mock(side_effect=Unavailable("away")))
     broken = dataclasses.replace(snapshot, partitions=(failing, *snapshot.partitions[1:]))
     with pytest.raises(Unavailable, match="away"):
         broken.release()
