@@ -1,5 +1,5 @@
-"""One question about each of several partitions or jobs, to an Admin: all at once, since a far store takes its time, and
-so does a server."""
+"""The same asked of an Admin about each of several partitions, all at once: a far store takes its time, and so does a
+server."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
