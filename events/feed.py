@@ -5,13 +5,12 @@ back takes what it has missed from there; if that is not possible, the files are
 """
 
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple, TypeVar
 
-from lithify.events.chain import MARGIN_MS, FollowedChain, followed
+from lithify.events.chain import MARGIN_MS
 from lithify.events.finding import Finder, Found
+from lithify.events.missed import Missed, Readings
 from lithify.events.notices import Gap
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
@@ -19,10 +18,10 @@ from lithify.events.types import Change, Event
 from lithify.events.watched import GIVE_UP_MS, LINGER_MS, Scope, Watched
 from lithify.manifest.ages import young
 from lithify.manifest.keys import PartitionKeys
-from lithify.store.apart import Fault, attempt
+from lithify.store.apart import attempt
 from lithify.store.driver import Driver
 from lithify.store.errors import LithifyError, NotFound
-from lithify.store.port import NewId, Request
+from lithify.store.port import NewId
 
 __all__ = ["LOOK_MS", "TOPICS_MS", "Feed", "Following"]
 
@@ -31,25 +30,12 @@ TOPICS_MS = 10_000  # between two looks for topics and partitions that are new
 THREADS = 8
 EVERYTHING = Asked()
 
-A = TypeVar("A")
-B = TypeVar("B")
-
-
-class _Behind(NamedTuple):
-    """What a client is to be told that does not come to it from the ring."""
-
-    cursor: Cursor  # where the client is
-    here: Cursor  # where the ring goes on for it
-    places: dict[PartitionKeys, tuple[int, list[FollowedChain] | None]]  # to read back since when; None: not followed
-    told: list[Event]  # what cannot be read back, and what the ring has of the rest
-
 
 class Feed:
     """Thread-safe. One thread calls `run`; others follow, and emit events into `sink`."""
 
     def __init__(self, driver: Driver, *, ring_max: int = RING_MAX, threads: int = THREADS) -> None:
         self._driver = driver
-        self._threads = threads
         self._reading = threading.Lock()  # held over requests: one round, or one client that is let in, at a time
         self._settled: dict[str, int] = {}  # by topic: unreadable versions up to this one need no gap any more
         self._news = threading.Condition()  # guards all that follows; never held over a request
@@ -60,6 +46,7 @@ class Feed:
         self._woken = self._closed = False
         self._troubles = Troubles(self._add)
         self._finder = Finder(driver, self._troubles)
+        self._readings = Readings(driver, self._troubles, threads)
 
     def run(self) -> None:
         """Look every two seconds, and at once where `sink` was told of a change, until `close`. While nobody follows,
@@ -131,7 +118,7 @@ class Feed:
                 self._look_at([self._watched[keys] for keys in scope.partitions if not self._begun(keys)])
                 behind = None if cursor is None else self._behind(scope, cursor)
                 here = self._here() if behind is None else behind.here
-            missed = () if behind is None else self._read_back(behind)
+            missed = () if behind is None else self._readings.back(behind)  # while others look, follow and begin
             nothing = cursor is None or (behind is not None and not missed)
             if asked.topic is not None and not scope.partitions and nothing:
                 missing = NotFound(f"{asked.name} does not exist here; check the name")
@@ -152,7 +139,7 @@ class Feed:
             behind = self._behind(scope, before)
         if behind is None:
             return ()
-        missed = self._read_back(behind)
+        missed = self._readings.back(behind)
         following.here = behind.here
         return missed
 
@@ -234,17 +221,17 @@ class Feed:
             for each in all_watched:
                 each.woken = False
             self._woken = any(each.woken for each in self._watched.values())
-        self._each(self._look_at_one, all_watched)
+        self._readings.each(self._look_at_one, all_watched)
         with self._news:
             times = [each.looked_ms for each in self._watched.values()]
             self._at_ms = min((*times, *(scope.found_ms for scope in self._scopes.values())), default=self._at_ms)
 
     def _look_at_one(self, watched: Watched) -> None:
-        for event in self._read(watched.keys, watched.chains, lambda chain: chain.look()):
+        for event in self._readings.read(watched.keys, watched.chains, lambda chain: chain.look()):
             self._add(event)
 
-    def _behind(self, scope: Scope, cursor: Cursor) -> _Behind | None:
-        """Where to read what the client at `cursor` has not, up to here; None: it is all in the ring.
+    def _behind(self, scope: Scope, cursor: Cursor) -> Missed | None:
+        """What the client at `cursor` has not, up to here; None: it is all in the ring.
 
         SUBTLE! What it missed of a topic that cannot be read is a gap, told at once. 1. We note that this is to be read
         back once it can be. 2. Another client finds that topic, from its own time on, for the ring. 3. To us nothing
@@ -275,42 +262,7 @@ class Feed:
                 if keys not in kept
             }
             here = Cursor(self._ring.server, self._ring.last, self._at_ms)
-        return _Behind(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, [*gaps, *told])
-
-    # What makes requests while others look, follow and begin
-
-    def _read_back(self, behind: _Behind) -> tuple[Sent, ...]:
-        """Until the client has all of this, it stays at its cursor: if it is cut before, it begins there again."""
-        read = self._each(lambda place: self._back(place[0], *place[1]), behind.places.items())
-        told = [event for events in read for event in events] + behind.told
-        return tuple(Sent(behind.cursor, event) for event in told)
-
-    def _back(self, keys: PartitionKeys, since_ms: int, chains: list[FollowedChain] | None) -> list[Event]:
-        if chains is None:
-            now_ms = self._driver.now_ms()
-            chains = [*followed(keys, since_ms)]
-            return self._read(keys, chains, lambda chain: chain.look(), lambda chain: chain.gap(0, now_ms))
-        return self._read(keys, chains, lambda chain: chain.back(since_ms), lambda chain: chain.gap())
-
-    def _read(
-        self,
-        keys: PartitionKeys,
-        chains: Iterable[FollowedChain],
-        read: Callable[[FollowedChain], Coroutine[Request[Any], Any, list[Event]]],
-        gap: Callable[[FollowedChain], Event] | None = None,
-    ) -> list[Event]:
-        """What `read` finds in each chain; where it fails nothing, or `gap`."""
-        told: list[Event] = []
-        fault: Fault | None = None
-        for chain in chains:
-            events = attempt(lambda chain=chain: self._driver.run(read(chain)))
-            if isinstance(events, Fault):
-                fault = events
-                told += [] if gap is None else [gap(chain)]
-            else:
-                told += events
-        self._troubles.tell("changes not read", fault, keys.topic, keys.partition, keys.topic_id)
-        return told
+        return Missed(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, [*gaps, *told])
 
     def _let_go(self) -> None:
         now_ms = self._driver.monotonic_ms()
@@ -331,12 +283,6 @@ class Feed:
         with self._news:
             self._ring.add(event, self._at_ms)
             self._news.notify_all()
-
-    def _each(self, do: Callable[[A], B], all_of: Collection[A]) -> list[B]:
-        if self._threads == 1 or len(all_of) < 2:
-            return list(map(do, all_of))
-        with ThreadPoolExecutor(min(self._threads, len(all_of))) as pool:
-            return list(pool.map(do, all_of))
 
 
 class Following:
