@@ -12,6 +12,7 @@ from lithify.admin.partitions import Answers, Failed, Places, partition_at
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.request_edits import RequestCancel, Submit
+from lithify.log.beside import ItsTurn
 from lithify.manifest.catalog import partition_of
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job, Status
@@ -137,22 +138,29 @@ def cancel(known: KnownPartitions, id: str) -> CompactionInfo:  # noqa: A002 - a
 
 
 def retry(known: KnownPartitions, found: FoundPartition) -> Retried:
-    keys = found.keys
-    head = known.run(keys, lambda files: files.head())
-    done = Retried(topic=keys.topic, partition=keys.partition, lifted=head.quarantine is not None)
+    keys, head = found.keys, known.run(found.keys, lambda files: files.head())
     if head.quarantine is None:
-        return done
+        return _nothing_to_lift(found)
     for ref in (segment for segment in head.segments() if segment.id == head.quarantine.segment):
         try:
             Segments(keys, known.driver.homes).verify(ref)
         except (NotFound, Corrupt) as damaged:
             raise Corrupt(f"{keys.topic}/{keys.partition}: {damaged}", damaged.key, damaged.segment) from damaged
     known.run(keys, lambda files: files.manifest.commit(LiftQuarantine()))
-    return done
+    return Retried(topic=keys.topic, partition=keys.partition, lifted=True)
 
 
 def retry_topic(known: KnownPartitions, topic: str) -> Answers[Retried]:
-    return Places.of(known, topic).ask_in_turn(lambda found: retry(known, found))
+    def beside(found: FoundPartition) -> Retried:
+        if known.run(found.keys, lambda files: files.head()).quarantine is not None:
+            raise ItsTurn  # a segment is read, wherever it is
+        return _nothing_to_lift(found)
+
+    return Places.of(known, topic).ask_in_turn(partial(retry, known), beside)
+
+
+def _nothing_to_lift(found: FoundPartition) -> Retried:
+    return Retried(topic=found.keys.topic, partition=found.keys.partition, lifted=False)
 
 
 def _infos(known: KnownPartitions, keys: PartitionKeys) -> list[CompactionInfo]:

@@ -1,6 +1,7 @@
 """What a compactor would do next in a partition, and why not more."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,7 @@ from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.compactor.split import AHEAD_MAX, ranges_without_weights
 from lithify.compactor.weighing import Weighing
+from lithify.log.beside import ItsTurn
 from lithify.manifest.cold_price import ColdPrice, cold_price
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
@@ -41,7 +43,6 @@ from lithify.segment.ranges import Weight, split_ranges
 from lithify.store.errors import LithifyError
 from lithify.store.port import Now
 from lithify.store.short_repr import short_repr
-from lithify.store.side_by_side import result
 
 __all__ = ["Beside", "Explanation", "Input", "Owed", "Owner", "explain", "explain_topic"]
 
@@ -120,21 +121,13 @@ def explain(known: KnownPartitions, found: FoundPartition) -> Explanation:
 
 
 def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
-    """Asks all partitions side by side if the store is far; those with segments in another home in turn after that."""
-    places = Places.of(known, topic)
-
-    def beside(found: FoundPartition) -> Explanation | tuple[Reading, Decision]:
+    def beside(found: FoundPartition) -> Explanation:
         reading, decided = _decided(known, found)
-        return _explained(known, found, reading, decided) if not reading.manifest.homes else (reading, decided)
+        if reading.manifest.homes:  # footers may be there
+            raise ItsTurn
+        return _explained(known, found, reading, decided)
 
-    keys = [found.keys for found in places.chosen]
-    asked = dict(zip(keys, known.driver.each(beside, places.chosen), strict=True))
-
-    def explained(found: FoundPartition) -> Explanation:
-        answer = result(asked[found.keys])
-        return answer if isinstance(answer, Explanation) else _explained(known, found, *answer)
-
-    return places.ask_in_turn(explained)
+    return Places.of(known, topic).ask_in_turn(partial(explain, known), beside)
 
 
 def _decided(known: KnownPartitions, found: FoundPartition) -> tuple[Reading, Decision]:

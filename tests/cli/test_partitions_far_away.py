@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.store import opening
 from lithify.store.driver import Driver, new_id
 from tests.cli.conftest import Lithify
+from tests.cli.test_reference import COMMANDS as EVERY_COMMAND
 from tests.far import Meeting
 
 PARTITIONS = 6
@@ -45,44 +47,82 @@ def topic(store: Meeting) -> Topic:
     return topic
 
 
-@pytest.mark.parametrize(
-    ("words", "at"),
-    [
-        ("read t", "manifest"),
-        ("read t", "segments"),
-        ("read t --from-offset 1", "manifest"),
-        ("read t --from-timestamp 2020-01-01", "segments"),
-        ("read t --tail 2", "segments"),
-        ("read t --checkpoint before", "segments"),
-        ("read t --follow --limit 60", "manifest"),
-        ("read t --follow --limit 60", "segments"),
-        ("read t --follow --tail 3 --limit 18", "manifest"),
-        ("read t --consumer d", "manifest"),
-        ("read t --consumer d", "segments"),
-        ("scan t", "manifest"),
-        ("scan t", "segments"),
-        ("scan t --checkpoint before", "segments"),
-        ("export t --to -", "segments"),
-        ("checkpoint create t now", ""),
-        ("checkpoint list t", ""),
-        ("checkpoint delete t before", ""),
-        ("consumer list t", ""),
-        ("consumer reset t c --to-latest", ""),
-        ("consumer delete t c", ""),
-        ("transaction list t", ""),
-        ("compaction submit t --full", ""),
-        ("compaction list t", ""),
-        ("compaction list", ""),
-        ("compaction explain t", ""),
-        ("compaction explain t", "segments"),
-        ("home status t", ""),
-        ("home status", ""),
-        ("verify t", ""),
-        ("verify", ""),
-        ("topic describe t", ""),
-    ],
-)
+# What is about one partition, or waits for something else, or is measured elsewhere.
+OTHERS = {
+    "append": "tests/log/test_append.py",
+    "compaction cancel": "one job",
+    "compaction status": "one job",
+    "compactor run": "threads of its own",
+    "completion": "asks nothing",
+    "demo": "on this machine",
+    "dev": "on this machine",
+    "doctor": "below",
+    "gc run": "threads of its own",
+    "get": "one partition",
+    "home adopt": "no home in memory",
+    "home recall": "below",
+    "home relocate": "below",
+    "manifest show": "one partition",
+    "serve": "asks when it is asked",
+    "top": "tests/admin/test_survey.py",
+    "topic alter": "tests/protocol/test_p21_topics.py",
+    "topic create": "tests/protocol/test_p21_topics.py",
+    "topic delete": "tests/protocol/test_p21_topics.py: three first",
+    "topic delete-records": "one partition",
+    "topic list": "below",
+    "warehouse alter": "no partition",
+    "warehouse describe": "no partition",
+    "why": "one partition",
+}
+COMMANDS = [
+    ("read t", "manifest"),
+    ("read t", "segments"),
+    ("read t --from-offset 1", "manifest"),
+    ("read t --from-timestamp 2020-01-01", "segments"),
+    ("read t --tail 2", "segments"),
+    ("read t --checkpoint before", "segments"),
+    ("read t --follow --limit 60", "manifest"),
+    ("read t --follow --limit 60", "segments"),
+    ("read t --follow --tail 3 --limit 18", "manifest"),
+    ("read t --consumer d", "manifest"),
+    ("read t --consumer d", "segments"),
+    ("scan t", "manifest"),
+    ("scan t", "segments"),
+    ("scan t --checkpoint before", "segments"),
+    ("export t --to -", "segments"),
+    ("checkpoint create t now", ""),
+    ("checkpoint list t", ""),
+    ("checkpoint delete t before", ""),
+    ("consumer list t", ""),
+    ("consumer reset t c --to-latest", ""),
+    ("consumer delete t c", ""),
+    ("transaction list t", ""),
+    ("transaction forget t importer", ""),
+    ("compaction submit t --full", ""),
+    ("compaction list t", ""),
+    ("compaction list", ""),
+    ("compaction explain t", ""),
+    ("compaction retry t", ""),
+    ("compaction explain t", "segments"),
+    ("home status t", ""),
+    ("home status", ""),
+    ("verify t", ""),
+    ("verify", ""),
+    ("topic describe t", ""),
+]
+
+
+def test_no_command_is_forgotten() -> None:
+    known = {name.removeprefix("lithify ") for name in EVERY_COMMAND}
+    tested = {name for name in known if any(f"{words} ".startswith(f"{name} ") for words, _ in COMMANDS)}
+    assert tested.isdisjoint(OTHERS)
+    assert tested.union(OTHERS) == known
+
+
+@pytest.mark.parametrize(("words", "at"), COMMANDS)
 def test_all_are_asked_at_once(store: Meeting, lithify: Lithify, topic: Topic, words: str, at: str) -> None:
+    for number in range(PARTITIONS) if "importer" in words else ():
+        topic.partition(number).append([Record(b"key", b"value")], txn=("importer", 1))
     store.all_meet(PARTITIONS, at)
     lithify.ok(*words.split())
     assert len(store.met) == PARTITIONS
@@ -138,6 +178,17 @@ def test_what_fails_is_told_beside_what_was_requested(store: Meeting, lithify: L
     assert told.exit_code == 1
     assert [line.split("/")[1] for line in told.stdout.splitlines()] == ["0", "1", "2", "4", "5"]
     assert "no answer" in told.stderr
+
+
+@pytest.mark.parametrize("words", ["home relocate t", "home recall t"])
+def test_a_refusal_of_all_is_asked_for_at_once(
+    store: Meeting, lithify: Lithify, topic: Topic, tmp_path: Path, words: str
+) -> None:
+    if words == "home relocate t":
+        lithify.ok("topic", "alter", "t", "--config", f"cold.location={tmp_path.as_uri()}")
+    store.all_meet(PARTITIONS, "")
+    lithify.refused(*words.split(), code=2, saying="t/0: nothing to move")
+    assert len(store.met) == PARTITIONS
 
 
 def test_doctor_asks_all_at_once(store: Meeting, lithify: Lithify, topic: Topic) -> None:
