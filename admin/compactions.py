@@ -127,6 +127,7 @@ def compactions(
             failed.append(Failed(topic=keys.topic, partition=keys.partition, fault=read))
         else:
             infos += (info for info in read if not statuses or info.status in statuses)
+    failed.sort(key=lambda each: (each.topic, -1 if each.partition is None else each.partition))
     return Answers(items=tuple(infos), failed=tuple(failed))
 
 

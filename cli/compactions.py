@@ -90,7 +90,10 @@ def tell_submitted(
     """Show what was requested, in partitions of one topic, and why it could not be in others; with `wait`, wait for its
     end. Returns the exit code. Raises the first of `faults` if nothing was requested."""
     if not infos:
-        raise faults[0].error()
+        error = faults[0].error()
+        if len(faults) > 1:
+            error.add_note(f"{counted(len(faults) - 1, 'other partition')} failed, too")
+        raise error
     admin, output = invocation.admin(), invocation.output
     texts = asked_at_once(partial(_submitted, admin), infos)
     if not wait:
@@ -98,9 +101,10 @@ def tell_submitted(
         return tell_faults(faults)
     if not output.as_json:
         output.lines(texts)
+    failed = tell_faults(faults)
     ended = _waited(admin, output, infos)
     output.answer(ended, lambda: show_compactions(output, ended))
-    return tell_faults(faults) or (0 if all(each.status == "completed" for each in ended) else FAILED)
+    return failed or (0 if all(each.status == "completed" for each in ended) else FAILED)
 
 
 def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -> "list[CompactionInfo]":

@@ -47,7 +47,10 @@ def status(invocation: Invocation, topic: str | None, partition: int | None) -> 
         found = asked_at_once(lambda number: admin.homes(topic, number), partitions(invocation, topic, partition))
         faults = ()
     output = invocation.output
-    output.answer(found, lambda: _show(output, found))
+    if found or not faults:
+        output.answer(found, lambda: _show(output, found))
+    else:
+        output.answer(found, lambda: None)  # what is not known is not said
     return tell_faults(faults)
 
 
@@ -148,8 +151,8 @@ def _moved(
     infos, faults = done_at_once(lambda number: request(topic, number), numbers)
     if warning and infos:
         warn(warning)
-    failed = [fault for fault in faults if not infos or fault.kind not in _NOTHING_TO_DO]
-    return tell_submitted(invocation, infos, failed, wait=wait)
+    failed = [fault for fault in faults if fault.kind not in _NOTHING_TO_DO]
+    return tell_submitted(invocation, infos, failed if infos or failed else faults, wait=wait)
 
 
 @command(home)

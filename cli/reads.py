@@ -1,7 +1,7 @@
 """`lithify read`, `scan`, `get`, `export`: records as lines of JSON, or as Parquet."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lithify.log.follow import OffsetReset
     from lithify.log.partition import Partition
+    from lithify.log.small_partitions import PartitionRead, Reads
     from lithify.log.snapshot import Snapshot
     from lithify.log.topic import Topic
 
@@ -39,7 +40,6 @@ _checkpoint = click.option(
     "--checkpoint", metavar="NAME", help="Read what this checkpoint pins, instead of the present state."
 )
 
-_OPEN_ANEW_MS = 60_000  # when the turn of a partition comes later than this
 _Read = Callable[["Snapshot"], "Iterable[pa.RecordBatch]"]
 
 
@@ -324,33 +324,29 @@ def _write(
 ) -> int:
     """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
+    from lithify.cli.turns import Turns
     from lithify.log.small_partitions import PartitionRead, in_turn
     from lithify.segment.stayed import stayed_batches
 
     opened = invocation.warehouse().topic(topic)
     places = opened.key_places() if latest and partition is None else None
-    snapshots: Sequence[Snapshot]
-    if partition is not None:
-        snapshots = [_snapshot_of(opened.partition(partition), checkpoint)]
-    elif checkpoint is not None:
-        then = opened.pinned(checkpoint)
-        places, snapshots = then.places if latest else None, then.partitions
-    else:
-        snapshots = opened.snapshot().partitions
-
-    clock = invocation.warehouse().driver.monotonic_ms
-    opened_ms, present = clock(), partition is None and checkpoint is None
 
     def batches(number: int, found: "Snapshot") -> "Iterator[tuple[int, pa.RecordBatch]]":
-        # SUBTLE! 1. All partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the
-        # second has been collected. So it is opened anew. Test: tests/cli/test_partitions_far_away.py
-        if present and clock() - opened_ms > _OPEN_ANEW_MS:
-            found = opened.partition(number).snapshot()
         all_stay = places is None or not places.growths
         return ((number, batch) for batch in _limited(read(found), limit if all_stay else None))
 
-    numbered = enumerate(snapshots, partition or 0)
-    reads = [PartitionRead.of(each.segments, partial(batches, number, each)) for number, each in numbered]
+    def fixed(number: int, found: "Snapshot") -> "PartitionRead[tuple[int, pa.RecordBatch]]":
+        return PartitionRead.of(found.segments, partial(batches, number, found))
+
+    reads: Reads[tuple[int, pa.RecordBatch]]
+    if partition is not None:
+        reads = [fixed(partition, _snapshot_of(opened.partition(partition), checkpoint))]
+    elif checkpoint is not None:
+        then = opened.pinned(checkpoint)
+        places = then.places if latest else None
+        reads = [fixed(number, found) for number, found in enumerate(then.partitions)]
+    else:
+        reads = Turns(opened, invocation.warehouse().driver, batches)
 
     def tell(number: int, records: int) -> None:
         moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"

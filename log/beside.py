@@ -1,5 +1,7 @@
 """Readers that stay where they are: those of several partitions are asked in turn (docs/rfcs/0030)."""
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
@@ -8,10 +10,11 @@ from lithify.log.small_partitions import TOGETHER_MAX
 from lithify.store.driver import Driver
 from lithify.store.side_by_side import result
 
-__all__ = ["ItsTurn", "asked_in_turn"]
+__all__ = ["Beside", "ItsTurn", "asked_in_turn"]
 
 R = TypeVar("R")
 T = TypeVar("T")
+Each = Callable[[Callable[[R], T], Sequence[R]], Sequence[T | Exception]]
 
 
 class ItsTurn(Exception):
@@ -19,19 +22,65 @@ class ItsTurn(Exception):
 
 
 def asked_in_turn(
-    driver: Driver, readers: Iterable[tuple[int, R]], alone: Callable[[R], T], beside: Callable[[R], T]
+    driver: Driver,
+    readers: Iterable[tuple[int, R]],
+    alone: Callable[[R], T],
+    beside: Callable[[R], T],
+    each: Each[R, T] | None = None,
 ) -> Iterator[tuple[int, Callable[[], T]]]:
     """How to ask each of `readers`, by number: call what comes with it, at once.
 
     Those of a far store have been asked by then, TOGETHER_MAX of them side by side, so that they do not wait for one
     another. It is threads of the warehouse's store that ask `beside`: where that is not enough, it raises ItsTurn, and
-    the caller asks `alone`.
+    the caller asks `alone`. `each`: as `Driver.each`.
     """
     left = list(readers)
     while left:
         together, left = left[:TOGETHER_MAX], left[TOGETHER_MAX:]
         outcomes: Sequence[T | Exception] = [ItsTurn()] * len(together)
         if driver.store.far and len(together) > 1:
-            outcomes = driver.each(beside, [reader for _, reader in together])
+            outcomes = (each or driver.each)(beside, [reader for _, reader in together])
         for (number, reader), outcome in zip(together, outcomes, strict=True):
             yield number, partial(alone, reader) if isinstance(outcome, ItsTurn) else partial(result, outcome)
+
+
+class Beside:
+    """The threads that ask for one caller, who may be interrupted, and go on. One thread at a time.
+
+    SUBTLE! 1. Threads look at partitions; Ctrl-C ends the wait for them. 2. The caller is handed records by its next
+    poll, or closes. 3. A thread that was late counts these records as processed, or reads from what is being closed. So
+    whoever goes on calls `settle` first. Test: tests/log/test_consumers_far_away.py
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
+        self._changed = threading.Condition(self._lock)
+        self._round = 0
+        self._busy = 0  # threads that ask
+
+    def each(self, ask: Callable[[R], T], readers: Sequence[R]) -> Sequence[T | Exception]:
+        """As `Driver.each`. Once the caller has settled, no thread begins anything: it answers ItsTurn."""
+        return self._driver.each(partial(self._ask, ask, threading.get_ident(), self._round), readers)
+
+    def settle(self) -> None:
+        """Wait until no thread asks any more. In a forked process there are none."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._round += 1
+                self._changed.wait_for(lambda: not self._busy)
+
+    def _ask(self, ask: Callable[[R], T], caller: int, asked_in: int, reader: R) -> T:
+        if threading.get_ident() == caller:
+            return ask(reader)
+        with self._lock:
+            if asked_in != self._round:
+                raise ItsTurn
+            self._busy += 1
+        try:
+            return ask(reader)
+        finally:
+            with self._lock:
+                self._busy -= 1
+                self._changed.notify_all()

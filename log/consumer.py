@@ -21,7 +21,6 @@ from lithify.manifest.model import ConsumerPosition
 from lithify.manifest.partition import PartitionFiles
 from lithify.store.driver import Driver
 from lithify.store.errors import CommitUnknown, InvalidRequest, LithifyError, Unavailable
-from lithify.store.own_lock import OwnLock
 from lithify.store.short_repr import shortened
 
 __all__ = ["AUTO_COMMIT_INTERVAL_MS", "RECORDS_MAX", "Consumer", "ConsumerConfig", "check_poll"]
@@ -104,7 +103,6 @@ class Consumer:
         self._tried_ms = taken.committed_at_ms
         self._has_clock = True  # whether the last attempt to read the store's clock succeeded
         self._closed = False
-        self.busy = OwnLock()  # for a caller whose threads may outlive an interruption
         if taken.missed_to and taken.offset:
             log.warning(
                 "consumer missed deletions", partition=files.name, consumer=taken.name, before_offset=taken.missed_to

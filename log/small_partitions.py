@@ -1,16 +1,15 @@
 """Partitions of a far store are read side by side if they are small (docs/rfcs/0030)."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from lithify.manifest.homes import in_warehouse
 from lithify.manifest.model import SegmentRef
 from lithify.store.port import Store
 from lithify.store.side_by_side import result
 
-__all__ = ["TOGETHER_BYTES_MAX", "TOGETHER_MAX", "PartitionRead", "in_turn"]
+__all__ = ["TOGETHER_BYTES_MAX", "TOGETHER_MAX", "PartitionRead", "Reads", "in_turn"]
 
 T = TypeVar("T")
 
@@ -32,19 +31,27 @@ class PartitionRead(NamedTuple, Generic[T]):
         return PartitionRead(batches, sum(ref.raw_bytes for ref in refs), all(map(in_warehouse, refs)))
 
 
-def in_turn(reads: Iterable[PartitionRead[T]], store: Store) -> Iterator[T]:
-    """The batches of each, one after the other. An error is raised when its turn comes.
+class Reads(Protocol[T]):
+    """Those of some partitions, by place: a list, say."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: int, /) -> PartitionRead[T]: ...
+
+
+def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
+    """The batches of each, one after the other. An error is raised when its turn comes. What is to be read of one is
+    looked up in `reads` again when its turn comes.
 
     Small ones that follow each other are read whole beforehand, side by side: else each of them would wait for its own
     round trips. It is threads of the warehouse's `store` that read them, so nothing of another home is read there.
     """
-    left = deque(reads)
-    while left:
-        together = [left.popleft()]
+    place = 0
+    while place < len(reads):
+        together = [reads[place]]
         size = together[0].bytes
-        while left and _may_join(together, size, left[0], store):
-            size += left[0].bytes
-            together.append(left.popleft())
+        while (place := place + 1) < len(reads) and _may_join(together, size, other := reads[place], store):
+            size += other.bytes
+            together.append(other)
         if len(together) == 1:
             yield from together[0].batches()
             continue

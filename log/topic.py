@@ -163,8 +163,8 @@ class Topic:
     def delete_records(self, before_offsets: Mapping[int, int]) -> dict[int, int]:
         """Move the log start of each named partition up to an offset by hand (KIP-107; -1: to the end); returns the log
         start offsets. As `Partition.delete_records`. If it fails for one, the others are moved all the same."""
-        items = before_offsets.items()
-        moved = self._driver.all_of(lambda each: self.partition(each[0]).delete_records(each[1]), items)
+        parts = [self.partition(number) for number in before_offsets]  # a number that does not exist is refused first
+        moved = self._driver.all_of(lambda part: part.delete_records(before_offsets[part.number]), parts)
         return dict(zip(before_offsets, moved, strict=True))
 
     def describe(self) -> TopicInfo:

@@ -1,11 +1,10 @@
 """A named consumer of a whole topic: one position per partition, read in turn."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
-from lithify.log.beside import asked_in_turn
+from lithify.log.beside import Beside, asked_in_turn
 from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
 from lithify.log.own_process import OwnProcess
@@ -20,8 +19,6 @@ from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.short_repr import shortened
 
 __all__ = ["TopicConsumer", "came_later"]
-
-T = TypeVar("T")
 
 
 class Growing(Protocol):
@@ -64,6 +61,8 @@ class TopicConsumer:
         """`growing`: the topic, if these are all its partitions and later ones should be included; None: only these."""
         self._process = OwnProcess()
         self._driver = driver
+        self._beside = Beside(driver)
+        self._empty: set[Consumer] = set()  # those that were looked at before their turn, and had nothing
         self._places = SortPlaces()
         self._consumers = {number: consumer.share(self._places) for number, consumer in consumers.items()}
         self._config = config
@@ -109,8 +108,7 @@ class TopicConsumer:
         number, self._within = self._within, None
         if number is None or not self._consumers[number].waiting:
             return []
-        items = _alone(lambda consumer: consumer.poll(0, 1), self._consumers[number])
-        return [(number, item) for item in items]
+        return [(number, item) for item in self._consumers[number].poll(0, 1)]
 
     def _is_over(self) -> bool:
         return self._closed or (self._stop is not None and self._stop())
@@ -158,13 +156,14 @@ class TopicConsumer:
         If one fails, those before it hand out theirs now, and the next call begins with it: so the caller gets
         everything from the others, and the error.
         """
+        self._beside.settle()
         failure = self._look_for_more()
         if failure is not None and self._owed:
             self._owed = False
             raise failure
         ready: list[int] = []
         waiting = 0
-        for number, look in self._looks():
+        for number, look in self._looks(wanted):
             try:
                 items = look()
             except LithifyError:
@@ -184,14 +183,32 @@ class TopicConsumer:
         self._owed = failure is not None
         return ready
 
-    def _looks(self) -> Iterator[tuple[int, Callable[[], int]]]:
-        """How to look at each partition, in turn. What they find stays with them until it is handed out."""
-        numbers = self._numbers[self._turn :] + self._numbers[: self._turn]
-        in_turn = [(number, self._consumers[number]) for number in numbers]
+    def _looks(self, wanted: int) -> Iterator[tuple[int, Callable[[], int]]]:
+        """How to look at each partition, in turn, as far as what waits in them is not enough. What they find stays with
+        them until it is handed out."""
+        in_turn: list[tuple[int, Consumer]] = []
+        waiting = 0
+        for number in self._numbers[self._turn :] + self._numbers[: self._turn]:
+            if waiting < wanted:
+                in_turn.append((number, self._consumers[number]))
+                waiting += self._consumers[number].waiting
         if self._is_over():  # nothing more is read
-            return ((number, partial(_alone, Consumer.look, consumer)) for number, consumer in in_turn)
-        look, look_beside = partial(_alone, Consumer.look), partial(_alone, Consumer.look_beside)
-        return asked_in_turn(self._driver, in_turn, look, look_beside)
+            yield from ((number, consumer.look) for number, consumer in in_turn)
+            return
+        # While others have something, one that had nothing is not asked once more when its turn comes.
+        empty = self._empty.copy() if waiting else set[Consumer]()
+
+        def look_beside(consumer: Consumer) -> int:
+            return 0 if consumer in empty else consumer.look_beside()
+
+        for number, look in asked_in_turn(self._driver, in_turn, Consumer.look, look_beside, self._asked):
+            self._empty.discard(self._consumers[number])
+            yield number, look
+
+    def _asked(self, ask: Callable[[Consumer], int], consumers: Sequence[Consumer]) -> Sequence[int | Exception]:
+        outcomes = self._beside.each(ask, consumers)
+        self._empty.update(consumer for consumer, outcome in zip(consumers, outcomes, strict=True) if outcome == 0)
+        return outcomes
 
     def _look_for_more(self) -> LithifyError | None:
         """Open partitions that were added since, from their first record. Returns the error that prevented it."""
@@ -231,13 +248,12 @@ class TopicConsumer:
 
     def _each(self, do: Callable[[Consumer], object]) -> None:
         """Of all partitions, even if one raises: the others' positions are committed anyway."""
-        self._driver.all_of(partial(_alone, do), self._consumers.values())
-
-
-def _alone(do: Callable[[Consumer], T], consumer: Consumer) -> T:
-    """SUBTLE! 1. Partitions are looked at by threads; Ctrl-C ends the wait for them. 2. The caller closes, which ends
-    what a thread still reads from. So whoever comes next waits for that thread. Test:
-    tests/log/test_consumers_far_away.py
-    """
-    with consumer.busy.mine():
-        return do(consumer)
+        self._beside.settle()
+        failed: list[LithifyError] = []
+        for _, call in asked_in_turn(self._driver, self._consumers.items(), do, do, self._beside.each):
+            try:
+                call()
+            except LithifyError as refused:
+                failed.append(refused)
+        if failed:
+            raise failed[0]

@@ -1,5 +1,6 @@
 """Commands about all partitions of a topic in a far store ask them side by side, so that none waits for another."""
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from lithify.cli import reads
+from lithify.cli import turns
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store import opening
 from lithify.store.driver import Driver, new_id
+from lithify.store.memory import MemoryStore
 from tests.cli.conftest import Lithify
 from tests.cli.test_reference import COMMANDS as EVERY_COMMAND
 from tests.far import Meeting
@@ -153,7 +155,7 @@ def test_a_limit_does_not_count_what_keys_left_behind(lithify: Lithify, topic: T
 def test_a_partition_whose_turn_comes_late_is_opened_anew(
     store: Meeting, lithify: Lithify, topic: Topic, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    monkeypatch.setattr(reads, "_OPEN_ANEW_MS", -1 if late else 60_000)
+    monkeypatch.setattr(turns, "OPEN_ANEW_MS", -1 if late else 60_000)
     before = lithify.records("scan", "t")
     answer: Callable[[str, int, int], bytes] = store.read
     appended = threading.Event()
@@ -170,6 +172,38 @@ def test_a_partition_whose_turn_comes_late_is_opened_anew(
     assert [each["key"] for each in found] == [each["key"] for each in before]
     first = [each for each in found if each["partition"] == found[0]["partition"]]
     assert [each["value"] == "later" for each in found] == [late and each not in first for each in found]
+
+
+def test_what_has_grown_meanwhile_is_measured_anew(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or all that came would be held in memory at once, and threads would read what went to another home."""
+    monkeypatch.setattr(turns, "OPEN_ANEW_MS", -1)
+    reads = turns.Turns(topic, Driver(MemoryStore()), lambda _, found: iter([found.next_offset]))
+    before = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
+    topic.append([Record(key, key) for key in KEYS])
+    after = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
+    assert all(
+        now > then for one, other in zip(after, before, strict=True) for now, then in zip(one, other, strict=True)
+    )
+
+
+def test_what_comes_before_a_partition_that_cannot_be_opened_is_read(
+    store: Meeting, lithify: Lithify, topic: Topic
+) -> None:
+    before = [each for each in lithify.records("read", "t") if each["partition"] < 3]
+    store.away = "00003"
+    told = lithify("read", "t")
+    assert [json.loads(line) for line in told.stdout.splitlines()] == before
+    assert (told.exit_code, "no answer" in told.stderr) == (7, True)
+    assert lithify.records("read", "t", "--limit", "3") == before[:3]
+
+
+@pytest.mark.parametrize("words", ["home relocate t", "home recall t"])
+def test_nothing_to_move_is_said_only_if_all_could_be_asked(
+    store: Meeting, lithify: Lithify, topic: Topic, tmp_path: Path, words: str
+) -> None:
+    lithify.ok("topic", "alter", "t", "--config", f"cold.location={tmp_path.as_uri()}")
+    store.at, store.away = "", "00003"
+    lithify.refused(*words.split(), code=7, saying="no answer")
 
 
 def test_what_fails_is_told_beside_what_was_requested(store: Meeting, lithify: Lithify, topic: Topic) -> None:

@@ -2,18 +2,24 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lithify.log import follow
+from lithify.log.beside import Beside
+from lithify.log.consumer import Consumer
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store import side_by_side
 from lithify.store.driver import Driver
+from lithify.store.errors import InvalidRequest
+from lithify.store.memory import MemoryStore
 from tests.clock import HandClock
 from tests.far import Meeting
 from tests.log.compaction import compact
+from tests.log.failing import FailingStore, FarFailingStore
 
 PARTITIONS = 6
 KEYS = [b"%02d" % n for n in range(60)]
@@ -109,33 +115,135 @@ def test_what_sorts_or_reads_much_is_asked_alone(
     assert readers == {threading.current_thread()}
 
 
+class Late:
+    """Threads that begin to look once they may; whoever waits for them meanwhile is interrupted."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.began, self.go, self.ended = threading.Event(), threading.Event(), threading.Event()
+        here, ask = threading.current_thread(), Beside._ask  # pyright: ignore[reportPrivateUsage]
+
+        def asked(*given: Any) -> Any:
+            if threading.current_thread() is here:
+                self.began.wait(60)
+            elif not self.began.is_set():
+                self.began.set()
+                self.go.wait(60)
+                try:
+                    return ask(*given)
+                finally:
+                    self.ended.set()
+            return ask(*given)
+
+        def interrupted(_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(Beside, "_ask", asked)
+        patch.setattr(side_by_side._Batch, "wait", interrupted)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_thread_that_is_late_counts_nothing_as_processed(
+    clock: HandClock, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = topic.consumer("c")
+    with monkeypatch.context() as patch:
+        late = Late(patch)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll()
+    assert len(consumer.poll()) == len(KEYS)
+    clock.now_ms += 60_000
+    late.go.set()
+    late.ended.wait(60)
+    assert positions(topic) == [0] * PARTITIONS
+    consumer.commit()
+    assert positions(topic) == ends(topic)
+
+
+@pytest.mark.parametrize("store", [MemoryStore(), Meeting()], ids=["near", "far"])
+def test_who_asks_to_stop_may_commit(clock: HandClock, store: MemoryStore) -> None:
+    """Before, it waited for itself."""
+    topic = Warehouse(Driver(store, clock)).create_topic("stop", PARTITIONS, probe=False)
+    append(topic)
+    asked = list[bool]()
+
+    def stop() -> bool:
+        if asked:
+            consumer.commit()
+        return bool(asked)
+
+    consumer = topic.consumer("c", stop=stop)
+    assert len(consumer.poll()) == len(KEYS)
+    asked.append(True)
+    assert consumer.poll(60_000) == []
+    assert positions(topic) == ends(topic)
+
+
+@pytest.mark.parametrize("made_of", [FailingStore, FarFailingStore])
+def test_who_closes_in_a_signal_handler_does_not_wait_for_itself(clock: HandClock, made_of: type[FailingStore]) -> None:
+    store = made_of()
+    topic = Warehouse(Driver(store, clock)).create_topic("t", PARTITIONS, probe=False)
+    append(topic)
+    consumer = topic.consumer("c")
+    handed = consumer.poll()
+
+    def handled(_: str, __: str) -> None:
+        store.before = lambda _request, _key: None
+        consumer.close()
+
+    store.before = handled
+    with pytest.raises(InvalidRequest, match="closed"):
+        consumer.poll()
+    assert len(handed) == len(KEYS)
+    assert positions(topic) == ends(topic)
+
+
+@pytest.mark.parametrize("most", [None, 10])
+def test_it_costs_little_more_than_one_after_the_other(
+    clock: HandClock, monkeypatch: pytest.MonkeyPatch, most: int | None
+) -> None:
+    """Where half of them have much, and the others nothing. Before, each poll looked at all."""
+    monkeypatch.setattr(follow, "STRETCH_RECORDS", 20)
+    requests = [cost(made_of(), clock, most) for made_of in (FailingStore, FarFailingStore)]
+    assert requests[1] <= 1.25 * requests[0]
+
+
+def cost(store: FailingStore, clock: HandClock, most: int | None) -> int:
+    """Requests to read all, by iterating or in polls of so many."""
+    topic = Warehouse(Driver(store, clock)).create_topic("t", 2 * PARTITIONS, probe=False)
+    for number in range(0, 2 * PARTITIONS, 2):
+        topic.partition(number).append([Record(b"key", b"value")] * 200)
+    asked = list[str]()
+    consumer, left = topic.consumer("c"), 200 * PARTITIONS
+    store.before = lambda request, _: asked.append(request)
+    while left > 0:
+        left -= len([next(consumer)] if most is None else consumer.poll(0, most))
+    return len(asked)
+
+
 def test_who_closes_after_an_interruption_waits_for_what_threads_still_read(
-    store: Meeting, topic: Topic, monkeypatch: pytest.MonkeyPatch
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, the thread went on in a consumer that was being closed."""
     began, go, order = threading.Event(), threading.Event(), list[str]()
-    here, read = threading.current_thread(), store.read
+    here, look = threading.current_thread(), Consumer.look_beside
 
-    def slow(key: str, start: int, length: int) -> bytes:
-        answer = read(key, start, length)
-        if threading.current_thread() is not here and not go.is_set():
-            began.set()
-            go.wait(60)
-            order.append("read")
-        return answer
+    def slow(consumer: Consumer) -> int:
+        if threading.current_thread() is here:
+            began.wait(60)
+            return look(consumer)
+        began.set()
+        go.wait(60)
+        order.append("read")
+        return look(consumer)
 
     def interrupted(_: object) -> None:
-        began.wait(60)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "read", slow)
+    monkeypatch.setattr(Consumer, "look_beside", slow)
     consumer = topic.consumer("c")
-    store.all_meet(PARTITIONS, "segments")
     with monkeypatch.context() as patch:
         patch.setattr(side_by_side._Batch, "wait", interrupted)  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(KeyboardInterrupt):
             consumer.poll()
-    store.meets = None
     closes = threading.Thread(target=lambda: (consumer.close(), order.append("closed")))
     closes.start()
     go.set()

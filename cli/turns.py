@@ -1,0 +1,51 @@
+"""The partitions of a topic, each to be read as it is when its turn comes."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Generic, TypeVar
+
+from lithify.log.small_partitions import PartitionRead
+from lithify.log.snapshot import Snapshot
+from lithify.log.topic import Topic
+from lithify.store.driver import Driver
+
+__all__ = ["OPEN_ANEW_MS", "Turns"]
+
+OPEN_ANEW_MS = 60_000  # when a turn comes later than this
+
+T = TypeVar("T")
+
+
+class Turns(Generic[T]):
+    """What is to be read of each partition, for `lithify.log.small_partitions.in_turn`. One that cannot be opened is
+    tried again, and raises, at its turn.
+
+    SUBTLE! 1. All partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the second
+    has been collected. So they are opened anew, and measured. Test: tests/cli/test_partitions_far_away.py
+    """
+
+    def __init__(self, topic: Topic, driver: Driver, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
+        """`read` gives what a partition has, by its number."""
+        self._topic = topic
+        self._driver = driver
+        self._read = read
+        self._count = topic.partitions
+        self._open()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int, /) -> PartitionRead[T]:
+        if self._driver.monotonic_ms() - self._opened_ms > OPEN_ANEW_MS:
+            self._open()
+        found = self._found[number]
+        if isinstance(found, Exception):
+            return PartitionRead(lambda: self._read(number, self._snapshot(number)), 0, hot=False)
+        return PartitionRead.of(found.segments, partial(self._read, number, found))
+
+    def _open(self) -> None:
+        self._opened_ms = self._driver.monotonic_ms()
+        self._found = self._driver.each(self._snapshot, range(self._count))
+
+    def _snapshot(self, number: int) -> Snapshot:
+        return self._topic.partition(number).snapshot()
