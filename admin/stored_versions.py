@@ -1,11 +1,14 @@
 """Finds every stored version of one key: in the log, and in what checkpoints keep."""
 
+from collections.abc import Iterator
+from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from lithify.log.record import Headers, to_records
+from lithify.log.small_partitions import PartitionRead, in_turn
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.missing import explain_missing
@@ -125,18 +128,22 @@ def _latest(places: list[Place], segments: Segments, key: bytes, limit: int, *, 
     wanted = Bounds.of_key(key)
     kept: dict[int, list[Stored]] = {}
     offsets: list[int] = []  # of `kept`, as a heap: the oldest first
-    for place in sorted((each for each in places if may_hold(each.ref, wanted)), key=lambda each: -each.ref.max_offset):
-        if len(kept) == limit and place.ref.max_offset < offsets[0]:
-            break
+
+    def copies(place: Place) -> Iterator[Stored]:
         for batch in segments.reader(place.ref).batches(wanted):
-            for each in _rows(batch, place, values=values):
-                if each.offset in kept:
-                    kept[each.offset].append(each)
-                elif len(kept) < limit or each.offset > offsets[0]:
-                    kept[each.offset] = [each]
-                    heappush(offsets, each.offset)
-                    if len(kept) > limit:
-                        del kept[heappop(offsets)]
+            yield from _rows(batch, place, values=values)
+
+    newest = sorted((each for each in places if may_hold(each.ref, wanted)), key=lambda each: -each.ref.max_offset)
+    for each in in_turn([PartitionRead.of([it.ref], partial(copies, it)) for it in newest], segments.homes.here):
+        if len(kept) == limit and each.place.ref.max_offset < offsets[0]:
+            break
+        if each.offset in kept:
+            kept[each.offset].append(each)
+        elif len(kept) < limit or each.offset > offsets[0]:
+            kept[each.offset] = [each]
+            heappush(offsets, each.offset)
+            if len(kept) > limit:
+                del kept[heappop(offsets)]
     newest_first = sorted(kept.items(), reverse=True)
     return [sorted(copies, key=lambda it: (not it.place.live, -it.place.ref.added_at)) for _, copies in newest_first]
 

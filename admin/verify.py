@@ -49,6 +49,7 @@ __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on",
 LOOK_MS = 5_000  # while no task ends
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
+FAR_CHECKS = 8  # at once, each with a few pieces in memory
 """A task is one order to a worker: large enough that Spark's 0.2 s per task do not matter."""
 
 
@@ -92,8 +93,9 @@ class RunChecks(Protocol):
 
 
 def local_checks(homes: Homes, tasks: list[CheckTask]) -> Generator[tuple[Finding, ...]]:
-    """Run checks on threads of this process."""
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="lithify-verify") as pool:
+    """Run checks on threads of this process. Of a far store more of them wait than work."""
+    threads = max(os.cpu_count() or 1, FAR_CHECKS if homes.here.far else 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="lithify-verify") as pool:
         yield from pool.map(functools.partial(check_segments, homes), tasks)
 
 

@@ -7,6 +7,7 @@ import click
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, time_text
+from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
 
 if TYPE_CHECKING:
@@ -33,7 +34,13 @@ def checkpoint() -> None:
 def create(invocation: Invocation, topic: str, name: str, partition: int | None, ttl_ms: int | None) -> int:
     """Pin the present state of TOPIC as NAME. Partitions that already have a checkpoint NAME keep it; if
     all have it, the command fails."""
-    return _show(invocation.output, invocation.admin().create_checkpoint(topic, name, partition, ttl_ms))
+    try:
+        made = invocation.admin().create_checkpoint(topic, name, partition, ttl_ms)
+    except KeyboardInterrupt:
+        shows, deletes = f"'lithify checkpoint list {topic}'", f"'lithify checkpoint delete {topic} {name}'"
+        warn(f"some partitions may have it ({shows}). Run again for the others, or {deletes}, to pin all at one time")
+        raise
+    return _show(invocation.output, made)
 
 
 @command(checkpoint, "list")

@@ -1,19 +1,18 @@
 """`lithify compaction`: submit, status, list, cancel, explain, retry."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from lithify.admin.at_once import asked_at_once, done_at_once
+from lithify.admin.at_once import done_at_once
 from lithify.admin.partitions import Answers
-from lithify.cli.failures import FAILED, tell_faults
+from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
+from lithify.cli.submitted import show_compactions, tell_submitted
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
-from lithify.store.apart import Fault
 from lithify.store.errors import InvalidRequest
 from lithify.store.port import RequestCounts
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from lithify.compactor.info import CompactionInfo
     from lithify.manifest.jobs import Estimate, MergeCounts, Status
 
-__all__ = ["ACTION_WORDS", "compaction", "owner_text", "partitions", "show", "show_compactions", "tell_submitted"]
+__all__ = ["ACTION_WORDS", "compaction", "owner_text", "partitions", "show"]
 
 _PASSED_SHOWN = 20
 ACTION_WORDS = {  # where the name of an action is a word of the protocol
@@ -33,7 +32,6 @@ ACTION_WORDS = {  # where the name of an action is a word of the protocol
     "admit": "decide on a request",
     "propose": "start a job",
 }
-_LOOKS_IN_VAIN = 2  # a second apart
 _partition = click.option("--partition", type=int, help="Only this partition.")
 
 
@@ -73,7 +71,11 @@ def submit(
     if full:
         _tell_equal(admin, topic, partition)
     requested = "full" if chosen is None else chosen
-    infos, faults = done_at_once(lambda number: admin.submit(topic, number, requested), numbers)
+    try:
+        infos, faults = done_at_once(lambda number: admin.submit(topic, number, requested), numbers)
+    except KeyboardInterrupt:
+        warn(f"some of it may have been requested: 'lithify compaction list {topic} --active' shows it")
+        raise
     return tell_submitted(invocation, infos, faults, wait=wait)
 
 
@@ -82,84 +84,6 @@ def _tell_equal(admin: "Admin", topic: str, partition: int | None) -> None:
     for info in admin.readable_compactions(topic, partition, ("submitted",)).items:
         if not info.total_sources and not info.destination:  # no sources are named, and no home
             warn(f"{info.id} asks for the same, and no compactor has accepted it yet; yours comes after it")
-
-
-def tell_submitted(
-    invocation: Invocation, infos: "Sequence[CompactionInfo]", faults: Sequence[Fault], *, wait: bool
-) -> int:
-    """Show what was requested, in partitions of one topic, and why it could not be in others; with `wait`, wait for its
-    end. Returns the exit code. Raises the first of `faults` if nothing was requested."""
-    if not infos:
-        error = faults[0].error()
-        if len(faults) > 1:
-            error.add_note(f"{counted(len(faults) - 1, 'other partition')} failed, too")
-        raise error
-    admin, output = invocation.admin(), invocation.output
-    texts = asked_at_once(partial(_submitted, admin), infos)
-    if not wait:
-        output.answer(infos, lambda: output.lines(texts))
-        return tell_faults(faults)
-    if not output.as_json:
-        output.lines(texts)
-    failed = tell_faults(faults)
-    ended = _waited(admin, output, infos)
-    output.answer(ended, lambda: show_compactions(output, ended))
-    return failed or (0 if all(each.status == "completed" for each in ended) else FAILED)
-
-
-def _waited(admin: "Admin", output: Output, infos: "Sequence[CompactionInfo]") -> "list[CompactionInfo]":
-    """The bar is of all compactions together; each counts a hundred."""
-    from lithify.admin.waiting import finished
-
-    shown = looks = 0
-    with output.progress("compacting", 100 * len(infos)) as tick:
-
-        def tell(now: "Sequence[CompactionInfo]") -> None:
-            nonlocal shown, looks
-            looks += 1
-            if looks == _LOOKS_IN_VAIN and all(each.status == "submitted" for each in now):
-                warn(_waits_for_whom(admin, now))
-            done = sum(100 if each.completed_at else int(each.progress.completion_percentage) for each in now)
-            tick(done - shown)
-            shown = done
-
-        try:
-            return finished(admin, infos, tell)
-        except KeyboardInterrupt:
-            goes_on = [each.id for each in infos]
-            more = "" if len(goes_on) == 1 else f" (and {len(goes_on) - 1} more: 'lithify compaction list')"
-            warn(
-                f"only the waiting ends: 'lithify compaction status {goes_on[0]}' shows how far it is, and 'lithify "
-                f"compaction cancel {goes_on[0]}' ends it{more}"
-            )
-            raise
-
-
-def _waits_for_whom(admin: "Admin", infos: "Sequence[CompactionInfo]") -> str:
-    """Nobody has accepted `infos` yet. A compactor that runs may take its time: it looks every 15 s, or more rarely
-    where the partition rests."""
-    topic, partition, _ = infos[0].id.split("/")
-    owner = admin.explain(topic, int(partition)).compactor
-    start = "if none is running, start one: 'lithify compactor run'"
-    if owner is None:
-        return f"warning: no compactor has ever worked on {topic}/{partition}; {start}"
-    if owner.at_work:
-        return f"no compactor has accepted it yet; {owner.name} is at work on {topic}/{partition}"
-    return f"no compactor has accepted it yet; the latest on {topic}/{partition} was {owner.name}; {start}"
-
-
-def _submitted(admin: "Admin", info: "CompactionInfo") -> str:
-    topic, partition, _ = info.id.split("/")
-    explained = admin.explain(topic, int(partition))
-    waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
-    return f"{info.id} {info.status}{_moves(info)}{waits}"
-
-
-def _moves(info: "CompactionInfo") -> str:
-    price = info.price
-    if price is None:
-        return ""
-    return f": moves {counted(price.segments, 'segment')} ({size_text(price.bytes)}) for {price.text}"
 
 
 @command(compaction)
@@ -257,23 +181,6 @@ def list_(invocation: Invocation, topic: str | None, partition: int | None, acti
     output = invocation.output
     output.answer(found.items, lambda: show_compactions(output, found.items))
     return tell_faults(found.faults)
-
-
-def show_compactions(output: Output, infos: "Iterable[CompactionInfo]") -> None:
-    rows = [
-        (
-            *(info.id, info.kind, _brief(info), f"{info.progress.completion_percentage:g}"),
-            *(count_text(info.counts.rows_in), count_text(info.counts.rows_out)),
-            *(time_text(info.created_at), info.error.reason if info.error else info.failing or info.reason),
-        )
-        for info in infos
-    ]
-    columns = ("id", "kind", "status", "#%", "#rows in", "#rows out", "created", "reason")
-    output.table(columns, rows, less=("created", "rows in", "rows out"), lead="id", prose=True)
-
-
-def _brief(info: "CompactionInfo") -> str:
-    return f"{info.status}, to be cancelled" if info.cancel_requested else info.status
 
 
 @command(compaction)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from lithify.admin.at_once import asked_at_once, done_at_once
-from lithify.cli.compactions import partitions, tell_submitted
+from lithify.cli.compactions import partitions
 from lithify.cli.confirming import confirm
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
+from lithify.cli.submitted import tell_submitted
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted

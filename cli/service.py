@@ -1,11 +1,12 @@
 """`lithify compactor run`: until nothing is due, with a report, or as a service."""
 
+import threading
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lithify.cli.failures import code_of
+from lithify.cli.failures import FAILED, code_of
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
 from lithify.cli.running import make_collector, run_parts
@@ -149,13 +150,18 @@ def _run_once(invocation: Invocation, compactor_with: "Callable[[Sink], Compacto
 
     output = invocation.output
     with bars(output) as events:
-        compactor = compactor_with(events)
-        with leave_on_signals(compactor.stop), closing(compactor):
+        compactor, told = compactor_with(events), threading.Event()
+
+        def stop() -> None:
+            told.set()
+            compactor.stop()
+
+        with leave_on_signals(stop), closing(compactor):
             report = compactor.run_once(take_over)
     if not report.partitions:
         invocation.require_begun()
     output.answer(report, lambda: _show(output, report))
-    return code_of(report)
+    return code_of(report) or (FAILED if told.is_set() and report.more_work else 0)
 
 
 def _show(output: Output, report: "MaintenanceReport") -> None:

@@ -41,7 +41,7 @@ __all__ = [
 POLL_MS = 1_000  # between two looks for new records
 _POLL_MS_MAX = 24 * 3_600_000  # a reader that looks less often is not following; nor can every machine wait longer
 STRETCH_RECORDS = 500  # records handed out at a time, as Kafka's max.poll.records
-BESIDE_BYTES_MAX = 1 << 20  # of the records of the segments that are read beside those of other partitions
+LITTLE_BYTES_MAX = 1 << 20  # of records in memory: so much is read beside other partitions, and sorted without a place
 STRETCH_BYTES = 1 << 20  # of keys, values and headers, as Kafka's max.partition.fetch.bytes; at least one record
 
 OffsetReset = Literal["earliest", "latest", "error"]
@@ -170,7 +170,7 @@ class Follower:
 
     def take_beside(self) -> Stretch | None:
         """As `take`, in a thread of the store, while other followers are asked. Raises ItsTurn if it would have to
-        sort, to read much, or to ask another home."""
+        read or sort much, or to ask another home."""
         if self._stretches is not None and not self._is_little:
             raise ItsTurn
         return self._taken(beside=True)
@@ -191,10 +191,10 @@ class Follower:
                 gap = self._step_over()
                 if gap is not None:
                     return Stretch([gap], self.position)
-                self._is_little = beside and self._snapshot.is_little(self.position, BESIDE_BYTES_MAX)
+                self._is_little = self._snapshot.is_little(self.position, LITTLE_BYTES_MAX)
                 if beside and not self._is_little:
                     raise ItsTurn
-                if not self._may_read(again=is_over):
+                if not self._may_read(again=is_over, beside=beside):
                     return None
             # If something below raises, the next call begins anew at `position`.
             stretches, self._stretches = self._stretches or self._read(), None
@@ -215,9 +215,13 @@ class Follower:
                 self.first_to = self.position
             return stretch
 
-    def _may_read(self, *, again: bool) -> bool:
+    def _may_read(self, *, again: bool, beside: bool) -> bool:
         if self._places is None or not self._snapshot.sorts(self.position):
             return True
+        if self._is_little and self._places.take_little(self):
+            return True
+        if beside:
+            raise ItsTurn
         return self._places.take(self, first=not self._was_at_end, again=again)
 
     def _give_back(self) -> None:

@@ -141,12 +141,10 @@ class Snapshot:
         return sorts(self._manifest.runs, Bounds(from_offset=start_offset, to_offset=self.next_offset))
 
     def is_little(self, start_offset: int, bytes_max: int) -> bool:
-        """Whether `read` from there takes no more than `bytes_max` of records in memory, all of them from the warehouse
-        and without a sort."""
+        """Whether `read` from there takes no more than `bytes_max` of records in memory, all from the warehouse."""
         wanted = Bounds(from_offset=start_offset, to_offset=self.next_offset)
         refs = [ref for ref in self._manifest.segments() if may_hold(ref, wanted)]
-        little = sum(ref.raw_bytes for ref in refs) <= bytes_max
-        return little and all(map(in_warehouse, refs)) and not self.sorts(start_offset)
+        return sum(ref.raw_bytes for ref in refs) <= bytes_max and all(map(in_warehouse, refs))
 
     def scan(
         self,

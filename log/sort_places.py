@@ -1,10 +1,11 @@
 """How many of the partitions read in turn may keep a sort open (docs/rfcs/0009)."""
 
-__all__ = ["SORTS_MAX", "SortPlaces"]
+__all__ = ["LITTLE_SORTS_MAX", "SORTS_MAX", "SortPlaces"]
 
 # Sorts open at once, of some 200 MiB each. Several, so that partitions catch up in parallel while one place is left for
 # those that have caught up.
 SORTS_MAX = 4
+LITTLE_SORTS_MAX = 64  # open at once beside those, of 1 MiB of records each
 
 
 class SortPlaces:
@@ -21,6 +22,7 @@ class SortPlaces:
 
     def __init__(self) -> None:
         self._held: dict[object, bool] = {}  # by reader: whether it is reading its first snapshot
+        self._little: set[object] = set()
         # How often a reader was told to wait. A caller that found nothing meanwhile asks all of them again.
         self.refused = 0
 
@@ -35,6 +37,14 @@ class SortPlaces:
         self._held[reader] = first
         return True
 
+    def take_little(self, reader: object) -> bool:
+        """Whether `reader` may sort a little now. Also for threads that ask several readers at once."""
+        if reader not in self._little and len(self._little) >= LITTLE_SORTS_MAX:
+            return False
+        self._little.add(reader)
+        return True
+
     def give_back(self, reader: object) -> None:
         """Harmless if `reader` has no place."""
         self._held.pop(reader, None)
+        self._little.discard(reader)

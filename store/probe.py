@@ -114,12 +114,16 @@ def probe(store: Store, rounds: int = 16, *, timed: bool = False) -> ProbeReport
         ("clean up", _clean_up),
     ]
     checks: list[ProbeCheck] = []
-    for name, step in steps:
-        if name == "simultaneous creates" and checks[-1].finding in ("refused", "unfit"):
-            continue  # eight writers would be refused as the one was
-        checks.append(_run(name, step, store, prefix))
-        if checks[-1].finding == "unavailable":
-            return ProbeReport(shown(store.url), tuple(checks), endpoint=_endpoint(store))
+    try:
+        for name, step in steps:
+            if name == "simultaneous creates" and checks[-1].finding in ("refused", "unfit"):
+                continue  # eight writers would be refused as the one was
+            checks.append(_run(name, step, store, prefix))
+            if checks[-1].finding == "unavailable":
+                return ProbeReport(shown(store.url), tuple(checks), endpoint=_endpoint(store))
+    except KeyboardInterrupt:
+        _run("clean up", _clean_up, store, prefix)
+        raise
     versioning = _versioning(store, not any(check.finding == "unsafe" for check in checks[1:3]))
     skew_ms, skew = _skew(store)
     return ProbeReport(shown(store.url), (*checks, *versioning, *skew), skew_ms, _endpoint(store))

@@ -163,7 +163,17 @@ def test_imports_go_one_way() -> None:
 
 def test_commands_for_operators_are_clients_of_admin() -> None:
     """They have flags, tables and questions. What they may know of the packages below: words, errors, and types."""
-    commands = ["checkpoints", "compactions", "consumers", "doctor", "garbage", "manifests", "topics", "transactions"]
+    commands = [
+        "checkpoints",
+        "compactions",
+        "consumers",
+        "doctor",
+        "garbage",
+        "manifests",
+        "submitted",
+        "topics",
+        "transactions",
+    ]
     files = {name: ROOT / "cli" / f"{name}.py" for name in [*commands, "verification"]}
     found = {name: modules_below(syntax(file), set(FOLDERS) - {"admin", "cli"}) for name, file in files.items()}
     assert {(name, module) for name, modules in found.items() for module in modules - OPERATORS_KNOW} == set()

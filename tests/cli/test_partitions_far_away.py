@@ -177,7 +177,7 @@ def test_a_partition_whose_turn_comes_late_is_opened_anew(
 def test_what_has_grown_meanwhile_is_measured_anew(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or all that came would be held in memory at once, and threads would read what went to another home."""
     monkeypatch.setattr(turns, "OPEN_ANEW_MS", -1)
-    reads = turns.Turns(topic, Driver(MemoryStore()), lambda _, found: iter([found.next_offset]))
+    reads = turns.Turns(topic, Warehouse(Driver(MemoryStore())), lambda _, found: iter([found.next_offset]))
     before = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
     topic.append([Record(key, key) for key in KEYS])
     after = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lithify.log import follow
+from lithify.log import follow, sort_places
 from lithify.log.beside import Beside
 from lithify.log.consumer import Consumer
 from lithify.log.record import Record
@@ -90,15 +90,26 @@ def test_all_positions_are_committed_at_once(store: Meeting, clock: HandClock, t
     assert positions(topic) == ends(topic)
 
 
-@pytest.mark.parametrize("why", ["sorts", "much"])
+def test_what_sorts_a_little_is_read_at_once(store: Meeting, warehouse: Warehouse, topic: Topic) -> None:
+    """Before, three at a time."""
+    for number in range(PARTITIONS):
+        compact(warehouse, "t", number)
+    consumer = topic.consumer("c")
+    store.all_meet(PARTITIONS, "segments")
+    assert len(consumer.poll()) == len(KEYS)
+    assert len(store.met) == PARTITIONS
+
+
+@pytest.mark.parametrize("why", ["sorts", "sorts much", "much"])
 def test_what_sorts_or_reads_much_is_asked_alone(
     store: Meeting, warehouse: Warehouse, topic: Topic, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    if why == "sorts":
-        for number in range(PARTITIONS):
-            compact(warehouse, "t", number)
+    for number in range(PARTITIONS) if "sorts" in why else ():
+        compact(warehouse, "t", number)
+    if "much" in why:
+        monkeypatch.setattr(follow, "LITTLE_BYTES_MAX", 1)
     else:
-        monkeypatch.setattr(follow, "BESIDE_BYTES_MAX", 1)
+        monkeypatch.setattr(sort_places, "LITTLE_SORTS_MAX", 0)
     readers = set[threading.Thread]()
     read: Callable[[follow.Follower], object] = follow.Follower._read  # pyright: ignore[reportPrivateUsage]
 

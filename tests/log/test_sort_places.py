@@ -47,6 +47,7 @@ class Sorts:
 
         patch.setattr(source, "external_sort", counted)
         patch.setattr(follow, "STRETCH_RECORDS", STRETCH)
+        patch.setattr(follow, "LITTLE_BYTES_MAX", 0)  # what is little needs no place
         patch.setitem(source.Source.__init__.__kwdefaults__, "sort_bytes", 200)  # or it hands out all at once
 
 
