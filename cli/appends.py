@@ -183,8 +183,9 @@ class _Request:
         from lithify.cli.records.batches import How, Passing, batches, record_check
         from lithify.cli.records.formats import format_of
         from lithify.cli.records.identity import Identity, identify
-        from lithify.cli.records.imports import Import, check_source_id
+        from lithify.cli.records.imports import Import
         from lithify.cli.records.readings import reading_of
+        from lithify.cli.records.source_ids import check_source_id
 
         invocation = self._invocation
         warehouse = invocation.warehouse()
@@ -210,6 +211,7 @@ class _Request:
                 new_source=new_source,
                 reading=reading,
                 now_ms=warehouse.driver.now_ms,
+                driver=warehouse.driver,
             )
             for each in started.warnings():
                 warn(f"warning: {self._topic}: {each}")
@@ -269,7 +271,7 @@ def _append_folder(invocation: Invocation, name: str, source: str, source_id: st
     from pyspark_lithify.options import Common
 
     from lithify.cli.records.folder_imports import import_folder
-    from lithify.cli.records.imports import check_source_id
+    from lithify.cli.records.source_ids import check_source_id
 
     warehouse, output = invocation.warehouse(), invocation.output
     topic = warehouse.topic(name, for_append=True)

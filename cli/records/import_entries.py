@@ -5,11 +5,12 @@ from collections.abc import Collection
 
 from lithify.log.topic import Topic
 from lithify.log.transactions import TransactionInfo
+from lithify.manifest.transactions import Reach
 from lithify.manifest.words import counted, numbers_text
 from lithify.store.errors import InvalidRequest, LithifyError
 from lithify.store.many import many
 
-__all__ = ["LOOKS_AT_ONCE", "Entries", "began_over", "look_at"]
+__all__ = ["LOOKS_AT_ONCE", "Entries", "began_over", "grown", "look_at"]
 
 LOOKS_AT_ONCE = 16
 
@@ -54,3 +55,8 @@ def began_over(
         )
         raise error
     return found.pop() if found else None
+
+
+def grown(reach: Reach) -> tuple[int, int]:
+    """Grows with each append."""
+    return reach.version, -sum(each.last - each.first + 1 for each in reach.passed_over)

@@ -6,18 +6,20 @@ Rows up to the version are stored, later ones are not, and rows are in the order
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lithify.cli.records.import_entries import Entries, began_over, look_at
+from lithify.cli.records.import_entries import Entries, began_over, grown, look_at
 from lithify.cli.records.other_readings import OtherReadings, began_without_reading
 from lithify.cli.records.progress import Progress
-from lithify.cli.records.readings import AS_RECORDS, Reading, parse_application, told
+from lithify.cli.records.readings import AS_RECORDS, Reading, told
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
+from lithify.log.beside import Beside
 from lithify.log.partition import Partition
 from lithify.log.topic import Topic
 from lithify.manifest.model import Stretch
@@ -25,32 +27,13 @@ from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.manifest.words import counted, numbers_text
 from lithify.segment.arrays import from_longs
 from lithify.segment.partitioner import murmur2, partitions_for_keys
+from lithify.store.driver import Driver
 from lithify.store.errors import AlreadyExists, CommitUnknown, InvalidRequest, LithifyError
 
-__all__ = ["SOURCE_ID_CHARACTERS_MAX", "Import", "check_source_id"]
+__all__ = ["Import"]
 
-SOURCE_ID_CHARACTERS_MAX = 200
 KEYLESS_STRETCH_ROWS = 10_000  # consecutive rows without a key for one partition; then comes the next
 _MADE = re.compile(r".*-[0-9a-f]{16}")  # a source id made by the command
-_LIKE_A_COUNT = re.compile(r".* over [0-9]+")
-
-
-def check_source_id(given: str) -> str:
-    if not 1 <= len(given) <= SOURCE_ID_CHARACTERS_MAX or not given.isprintable():
-        raise InvalidRequest(f"--source-id must be a string of 1 to {SOURCE_ID_CHARACTERS_MAX} printable characters")
-    if _LIKE_A_COUNT.fullmatch(given):
-        # With --partition, 'x over 4' would be taken for the import of 'x' into 4 partitions.
-        raise InvalidRequest(
-            "--source-id must not end in ' over' and a number: lithify adds that suffix to record the number of "
-            "partitions"
-        )
-    parsed = parse_application(f"import {given}")
-    if parsed is not None and parsed.source_id != given:
-        raise InvalidRequest(
-            f"--source-id must not end in ' by {parsed.reading}': lithify adds such a suffix to record how rows are "
-            "read. Give what precedes it, and the flags that it stands for"
-        )
-    return given
 
 
 class Import:
@@ -71,11 +54,17 @@ class Import:
         new_source: bool = False,
         reading: Reading = AS_RECORDS,
         now_ms: Callable[[], int] = lambda: 0,
+        driver: Driver | None = None,
     ) -> None:
+        """`driver`: of the topic. With it, the parts of a batch go side by side if the store is far."""
         self.source_id = source_id
+        self._driver = driver if driver is not None and driver.store.far else None
         self._given = given
         self.offsets: dict[int, range] = {}  # from the first to the last offset of this run, by partition
-        self.appended = self.already_there = self._unknown = 0
+        self.appended = self.already_there = 0
+        self._counting = threading.Lock()  # of these two
+        # Rows by partition that may have been appended. Until it is known, or for ever if the process ends now.
+        self._unknown: dict[int, int] = {}
         self._tried: int | None = None  # the first row of a batch that raised
         self._settled: set[int] = set()  # partitions whose part of it is in
         self._topic = topic
@@ -215,21 +204,67 @@ class Import:
             self._same_path.end()
             self._same_path = None
         self._check_paths(rows[keys.is_null().to_numpy(zero_copy_only=False)])
-        for number in numbers:
-            self._check_order(number, rows[places == number], self._reach(number))
+        parts = {number: rows[places == number] for number in numbers}
+        self._look_ahead(numbers)
+        for number, mine in parts.items():
+            self._check_order(number, mine, self._reach(number))
         if numbers:
             self._check_readings(numbers)
-        for number in numbers:
+
+        def append_to(number: int, unknown: int) -> None:
             # SUBTLE! Only the very last part says that the import has ended. 1. An earlier part says so. 2. A later
             # part fails. 3. The entry is forgotten at the limit, since it has "ended", and the rows are appended again.
             # Test: tests/cli/test_imports.py
-            final = last and number == numbers[-1]
             if number not in self._settled:
-                self._append_to(number, table, rows[places == number], first, last=final)
+                final = last and number == numbers[-1]
+                self._append_to(number, table, parts[number], first, unknown, last=final)
                 self._settled.add(number)
+
+        # The part of the first row is in before any other (see above), and all are before the last.
+        beside = numbers[1:-1] if self._driver is not None else []
+        for number in numbers:
+            if number in beside:
+                continue
+            if beside and self._driver is not None and number == numbers[-1]:
+                self._side_by_side(self._driver, append_to, {number: len(parts[number]) for number in beside})
+            append_to(number, self._unknown.get(number, 0))
             self._check_readings_again()
         self._done_to = first + table.num_rows - 1
         self._tried = None
+
+    def _look_ahead(self, numbers: list[int]) -> None:
+        """How far the import has come in these partitions, if they are asked side by side. One that fails is asked
+        again when it is needed, and raises then."""
+        if self._driver is None or self._new:
+            return
+        unread = [number for number in numbers if number not in self._reached]
+        for number, entries in look_at(self._topic, unread).items() if len(unread) > 1 else ():
+            if not isinstance(entries, LithifyError):
+                self._check_path(number, entries)
+                self._note(number, entries)
+
+    def _side_by_side(self, driver: Driver, append_to: Callable[[int, int], None], rows: Mapping[int, int]) -> None:
+        """Append to all of these partitions, even if one fails; then raise the failure. `rows`: how many, at most.
+
+        An interruption waits for the threads that have begun; if that wait is interrupted, all of their rows count as
+        rows that may have been appended."""
+        before = dict(self._unknown)
+        self._unknown |= {number: count for number, count in rows.items() if number not in self._settled}
+
+        def append(number: int) -> None:
+            try:
+                append_to(number, before.get(number, 0))
+            except CommitUnknown:
+                raise
+            except LithifyError:
+                if number in self._unknown:
+                    self._unknown[number] = before.get(number, 0)
+                raise
+
+        outcomes = Beside(driver).each_to_its_end(append, list(rows))
+        failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        if failed:
+            raise next((error for error in failed if isinstance(error, CommitUnknown)), failed[0])
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The partition of each row. It must not depend on how the source is cut into batches."""
@@ -239,43 +274,49 @@ class Import:
         stretches = self._first + (rows - 1) // KEYLESS_STRETCH_ROWS
         return np.where(places < 0, stretches % self._count, places)
 
-    def _append_to(self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, *, last: bool) -> None:
-        """Append the missing ones of the rows `mine`, which are all rows of this batch for a partition."""
+    def _append_to(
+        self, number: int, table: pa.Table, mine: npt.NDArray[np.int64], first: int, unknown: int, *, last: bool
+    ) -> None:
+        """Append the missing ones of the rows `mine`, which are all rows of this batch for a partition. `unknown`: how
+        many of them an earlier attempt may have appended. Threads may do this for several partitions."""
         end = first + table.num_rows - 1
-        unknown = self._unknown  # how many of them an earlier attempt may have appended
         while True:
             reach = self._reach(number)
             self._check_order(number, mine, reach)
             missing = mine[mine > reach.version]
             if not len(missing):
-                self.appended += unknown
-                self.already_there += len(mine) - unknown
-                self._unknown = 0
+                self._add(unknown, len(mine) - unknown)
+                self._unknown.pop(number, None)
                 return
             part = table.take(from_longs(missing - first)).combine_chunks()
             last = last and self._made
             stamp = TransactionStamp(self.application, end, reach, first=self.passed_over + 1, last=last)
-            self._unknown = len(missing)  # until it is known; if the process ends now, this stays open
+            self._unknown[number] = len(missing)
             try:
                 given = self._at(number).append_prepared(part, transaction=stamp)
             except AlreadyExists:
-                self._unknown = 0
+                self._unknown.pop(number, None)
                 # Another process sends the same source, or a delayed request has arrived.
-                if _progress(self._look(number)) <= _progress(reach):
+                if grown(self._look(number)) <= grown(reach):
                     raise
                 continue
             except CommitUnknown:
                 raise
             except LithifyError as error:
-                self._unknown = unknown
+                self._unknown[number] = unknown
                 if isinstance(error, InvalidRequest) and reach != Reach():
                     with contextlib.suppress(LithifyError):
                         self._forgotten = self._look(number) == Reach()
                 raise
-            self._unknown = 0
-            self.already_there += len(mine) - len(missing)
+            self._unknown.pop(number, None)
+            self._add(len(given), len(mine) - len(missing))
             self._appended(number, given, reach.after(stamp.first, stamp.version), last=last)
             return
+
+    def _add(self, appended: int, already_there: int) -> None:
+        with self._counting:
+            self.appended += appended
+            self.already_there += already_there
 
     def _check_order(self, number: int, mine: npt.NDArray[np.int64], reach: Reach) -> None:
         """Rows that were skipped cannot be appended once later ones are stored: the older of two values of a key
@@ -292,7 +333,6 @@ class Import:
             )
 
     def _appended(self, number: int, given: range, reach: Reach, *, last: bool) -> None:
-        self.appended += len(given)
         self._reached[number] = reach
         before = self.offsets.get(number)
         self.offsets[number] = range(before.start if before else given.start, given.stop)
@@ -340,13 +380,14 @@ class Import:
         """`repeatable`: nothing is wrong with the source."""
         places = range(self._count) if self._partition is None else [self._partition]
         seen = self._new or all(number in self._reached for number in places)
-        ahead = not seen or any(reach.version > self._done_to for reach in self._reached.values())
-        skip = self._in_order_from or (None if ahead or self._unknown else self._done_to)
+        ahead = not seen or any(reach.version > self._done_to for reach in list(self._reached.values()))
+        unknown = sum(list(self._unknown.values()))
+        skip = self._in_order_from or (None if ahead or unknown else self._done_to)
         instead = self._instead
         return Progress(
             appended=self.appended,
             already_there=self.already_there,
-            unknown=self._unknown,
+            unknown=unknown,
             source_id=instead.source_id if instead else self.source_id,
             skip=instead.skip if instead else skip,
             passed_over=self.passed_over,
@@ -354,8 +395,3 @@ class Import:
             told=instead is not None,
             repeatable=repeatable and not self._new,
         )
-
-
-def _progress(reach: Reach) -> tuple[int, int]:
-    """Grows with each append."""
-    return reach.version, -sum(each.last - each.first + 1 for each in reach.passed_over)

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from lithify.cli.records.imports import Import, check_source_id
+from lithify.cli.records.imports import Import
+from lithify.cli.records.source_ids import check_source_id
 from lithify.log.record import Record
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -110,7 +111,7 @@ def stored(store: MemoryStore) -> Counter[int]:
 
 
 def begun(driver: Driver, source_id: str = MADE, partition: int | None = None) -> Import:
-    return Import(Warehouse(driver).topic("t", for_append=True), source_id, partition)
+    return Import(Warehouse(driver).topic("t", for_append=True), source_id, partition, driver=driver)
 
 
 def batches(size: int, rows: list[Record]) -> Iterator[tuple[list[Record], int, bool]]:
@@ -139,14 +140,23 @@ def check_what_it_said(store: MemoryStore, started: Import, before: int = 0) -> 
         assert set(there) == set(range(1, said.skip + 1))
 
 
+@pytest.fixture(params=[2, 5], ids=["near", "far"])
+def partitions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of a far store, parts of a batch are appended side by side."""
+    monkeypatch.setattr(MemoryStore, "far", property(lambda _: request.param > 2))
+    return request.param
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("first", "then"), [(4, 3), (10, 6)])
-def test_interrupted_anywhere_and_started_again_it_has_each_row_once(how: str, first: int, then: int) -> None:
-    requests = Faults(new_store())
+def test_interrupted_anywhere_and_started_again_it_has_each_row_once(
+    how: str, first: int, then: int, partitions: int
+) -> None:
+    requests = Faults(new_store(partitions))
     run(requests, first)
     for at in range(1, requests.requests + 1):
-        store = new_store()
+        store = new_store(partitions)
         driver = Faults(store, how, at)
         started: Import | None = None
         try:
@@ -169,13 +179,13 @@ def entries(store: MemoryStore) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_request_of_a_process_that_is_gone_arrives_at_any_time_of_the_next() -> None:
+def test_a_request_of_a_process_that_is_gone_arrives_at_any_time_of_the_next(partitions: int) -> None:
     """What a version with gaps would double: batches are cut elsewhere meanwhile."""
-    whole = Faults(new_store())
+    whole = Faults(new_store(partitions))
     run(whole, 3)
     for at, _ in whole.creates:
         for late_at in range(1, whole.requests + 1, 2):
-            store = new_store()
+            store = new_store(partitions)
             driver = Faults(store, "killed before", at)
             with pytest.raises(Killed):
                 run(driver, 3)
@@ -184,8 +194,8 @@ def test_a_request_of_a_process_that_is_gone_arrives_at_any_time_of_the_next() -
             assert stored(store) == Counter(range(1, 11)), (at, late_at)
 
 
-def test_two_processes_at_once_share_the_rows() -> None:
-    store = new_store()
+def test_two_processes_at_once_share_the_rows(partitions: int) -> None:
+    store = new_store(partitions)
     one, other = begun(Driver(Metered(store))), begun(Driver(Metered(store)))
     of_other = batches(3, ROWS)
     for records, first, last in batches(4, ROWS):

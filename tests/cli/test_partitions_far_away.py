@@ -51,7 +51,7 @@ def topic(store: Meeting) -> Topic:
 
 # What is about one partition, or waits for something else, or is measured elsewhere.
 OTHERS = {
-    "append": "tests/log/test_append.py",
+    "append": "below",
     "compaction cancel": "one job",
     "compaction status": "one job",
     "compactor run": "threads of its own",
@@ -212,6 +212,32 @@ def test_what_fails_is_told_beside_what_was_requested(store: Meeting, lithify: L
     assert told.exit_code == 1
     assert [line.split("/")[1] for line in told.stdout.splitlines()] == ["0", "1", "2", "4", "5"]
     assert "no answer" in told.stderr
+
+
+def test_a_batch_is_appended_to_all_but_the_first_and_the_last_at_once(
+    store: Meeting, lithify: Lithify, topic: Topic, tmp_path: Path
+) -> None:
+    """The first partition knows of the import before any other, and the last says that it has ended."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(f'{{"key": "new {n}", "value": "v"}}\n' for n in range(60)))
+    meets = store.meet
+    created = list[str]()
+
+    def meet(key: str) -> None:
+        _, _, partition, kind, *_ = (*key.split("/"), "", "", "")
+        if kind == "segments":
+            created.append(partition)
+            if len(created) == 1:
+                store.met.add(partition)  # it meets nobody
+            elif len(set(created)) == PARTITIONS:
+                store.meets = None
+        meets(key)
+
+    store.meet = meet
+    store.all_meet(PARTITIONS - 2, "segments")
+    lithify.ok("append", "t", "--from", str(source))
+    assert len(set(created)) == PARTITIONS
+    assert len(lithify.records("scan", "t")) == len(KEYS) + 60
 
 
 @pytest.mark.parametrize("words", ["home relocate t", "home recall t"])

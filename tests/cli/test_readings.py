@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lithify.cli.records.imports import SOURCE_ID_CHARACTERS_MAX
 from lithify.cli.records.readings import Reading, parse_application, reading_of, told
 from lithify.cli.records.roles import Roles
+from lithify.cli.records.source_ids import SOURCE_ID_CHARACTERS_MAX
 from lithify.log.names import NAME_CHARACTERS_MAX
 from lithify.store.driver import new_id
 from tests.cli.conftest import Lithify
