@@ -54,6 +54,10 @@ class Meeting(FarStore):
         self.meet(key)
         return super().create(key, body, frees)
 
+    def put(self, key: str, body: bytes) -> None:
+        self.meet(key)
+        super().put(key, body)
+
     def read(self, key: str, start: int, length: int) -> bytes:
         self.meet(key)
         return super().read(key, start, length)
