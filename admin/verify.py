@@ -49,7 +49,7 @@ __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on",
 LOOK_MS = 5_000  # while no task ends
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
-FAR_CHECKS = 8  # at once, each with a few pieces in memory
+FAR_CHECKS = 4  # at once, each with some 70 MiB of pieces in memory at most
 """A task is one order to a worker: large enough that Spark's 0.2 s per task do not matter."""
 
 
