@@ -1,5 +1,6 @@
 """Finds every stored version of one key: in the log, and in what checkpoints keep."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
 from heapq import heappop, heappush
@@ -133,10 +134,17 @@ def _latest(places: list[Place], segments: Segments, key: bytes, limit: int, *, 
         for batch in segments.reader(place.ref).batches(wanted):
             yield from _rows(batch, place, values=values)
 
+    class Needed(list[PartitionRead[Stored]]):
+        """As long as they may hold a later version than those that are kept."""
+
+        def __len__(self) -> int:
+            if len(kept) < limit:
+                return len(newest)
+            return bisect_right(newest, -offsets[0], key=lambda each: -each.ref.max_offset)
+
     newest = sorted((each for each in places if may_hold(each.ref, wanted)), key=lambda each: -each.ref.max_offset)
-    for each in in_turn([PartitionRead.of([it.ref], partial(copies, it)) for it in newest], segments.homes.here):
-        if len(kept) == limit and each.place.ref.max_offset < offsets[0]:
-            break
+    reads = Needed(PartitionRead.of([each.ref], partial(copies, each)) for each in newest)
+    for each in in_turn(reads, segments.homes.here):
         if each.offset in kept:
             kept[each.offset].append(each)
         elif len(kept) < limit or each.offset > offsets[0]:

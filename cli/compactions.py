@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lithify.admin.at_once import done_at_once
 from lithify.admin.partitions import Answers
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, counted_text, size_text, time_text
-from lithify.cli.submitted import show_compactions, tell_submitted
+from lithify.cli.submitted import request, show_compactions, tell_submitted
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest
@@ -71,11 +70,7 @@ def submit(
     if full:
         _tell_equal(admin, topic, partition)
     requested = "full" if chosen is None else chosen
-    try:
-        infos, faults = done_at_once(lambda number: admin.submit(topic, number, requested), numbers)
-    except KeyboardInterrupt:
-        warn(f"some of it may have been requested: 'lithify compaction list {topic} --active' shows it")
-        raise
+    infos, faults = request(lambda topic, number: admin.submit(topic, number, requested), topic, numbers)
     return tell_submitted(invocation, infos, faults, wait=wait)
 
 

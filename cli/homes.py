@@ -11,7 +11,7 @@ from lithify.cli.confirming import confirm
 from lithify.cli.failures import tell_faults
 from lithify.cli.invocation import Group, Invocation, command
 from lithify.cli.output import Output, count_text, size_text
-from lithify.cli.submitted import tell_submitted
+from lithify.cli.submitted import request, tell_submitted
 from lithify.cli.terminal import warn
 from lithify.manifest.homes import told
 from lithify.manifest.words import counted
@@ -139,7 +139,7 @@ def recall(invocation: Invocation, topic: str, partition: int | None, wait: bool
 
 def _moved(
     invocation: Invocation,
-    request: "Callable[[str, int], CompactionInfo]",
+    move: "Callable[[str, int], CompactionInfo]",
     topic: str,
     partition: int | None,
     *,
@@ -149,7 +149,7 @@ def _moved(
     """Request it of every partition in which there is something to move, and nothing asks for it yet; if there is none,
     the first says why. `warning`: what to say if there is one."""
     numbers = partitions(invocation, topic, partition)
-    infos, faults = done_at_once(lambda number: request(topic, number), numbers)
+    infos, faults = request(move, topic, numbers)
     if warning and infos:
         warn(warning)
     failed = [fault for fault in faults if fault.kind not in _NOTHING_TO_DO]

@@ -1,16 +1,16 @@
 """What `lithify compaction submit`, and moves between homes, say of what was requested, and how they wait for it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lithify.admin.at_once import asked_at_once
+from lithify.admin.at_once import asked_at_once, done_at_once
 from lithify.cli.failures import FAILED, tell_faults
 from lithify.cli.invocation import Invocation
 from lithify.cli.output import Output, count_text, size_text, time_text
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted
-from lithify.store.apart import Fault
+from lithify.store.apart import Fault, attempt
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["show_compactions", "tell_submitted"]
 
 _LOOKS_IN_VAIN = 2  # a second apart
+
+
+def request(
+    ask: "Callable[[str, int], CompactionInfo]", topic: str, numbers: Iterable[int]
+) -> "tuple[list[CompactionInfo], list[Fault]]":
+    """What was requested of these partitions, and why it could not be in others."""
+    try:
+        return done_at_once(partial(ask, topic), numbers)
+    except KeyboardInterrupt:
+        warn(f"some of it may have been requested: 'lithify compaction list {topic} --active' shows it")
+        raise
 
 
 def tell_submitted(
@@ -95,8 +106,8 @@ def _waits_for_whom(admin: "Admin", infos: "Sequence[CompactionInfo]") -> str:
 
 def _submitted(admin: "Admin", info: "CompactionInfo") -> str:
     topic, partition, _ = info.id.split("/")
-    explained = admin.explain(topic, int(partition))
-    waits = f", and waits: {explained.reason}" if explained.action == "wait" else ""
+    explained = attempt(lambda: admin.explain(topic, int(partition)))  # that it was requested is said in any case
+    waits = "" if isinstance(explained, Fault) or explained.action != "wait" else f", and waits: {explained.reason}"
     return f"{info.id} {info.status}{_moves(info)}{waits}"
 
 

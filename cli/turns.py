@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Generic, TypeVar
 
-from lithify.log.small_partitions import PartitionRead
+from lithify.log.small_partitions import TOGETHER_MAX, PartitionRead
 from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -20,8 +20,9 @@ class Turns(Generic[T]):
     """What is to be read of each partition, for `lithify.log.small_partitions.in_turn`. One that cannot be opened is
     tried again, and raises, at its turn.
 
-    SUBTLE! 1. All partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the second
-    has been collected. So they are opened anew, and measured. Test: tests/cli/test_partitions_far_away.py
+    SUBTLE! 1. Several partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the
+    second has been collected. So the next ones are opened anew, and measured. Test:
+    tests/cli/test_partitions_far_away.py
     """
 
     def __init__(self, topic: Topic, warehouse: Warehouse, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
@@ -30,22 +31,25 @@ class Turns(Generic[T]):
         self._driver = warehouse.driver
         self._read = read
         self._count = topic.partitions
-        self._open()
+        self._found: dict[int, tuple[int, Snapshot | Exception]] = {}  # with the time
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, number: int, /) -> PartitionRead[T]:
-        if self._driver.monotonic_ms() - self._opened_ms > OPEN_ANEW_MS:
-            self._open()
-        found = self._found[number]
+        opened_ms, found = self._found.pop(number, (None, None))
+        if found is None or opened_ms is None or self._driver.monotonic_ms() - opened_ms > OPEN_ANEW_MS:
+            self._open(range(number, min(number + TOGETHER_MAX, self._count)))
+            opened_ms, found = self._found.pop(number)
+        self._found[number] = opened_ms, found
         if isinstance(found, Exception):
             return PartitionRead(lambda: self._read(number, self._snapshot(number)), 0, hot=False)
         return PartitionRead.of(found.segments, partial(self._read, number, found))
 
-    def _open(self) -> None:
-        self._opened_ms = self._driver.monotonic_ms()
-        self._found = self._driver.each(self._snapshot, range(self._count))
+    def _open(self, numbers: range) -> None:
+        now_ms = self._driver.monotonic_ms()
+        outcomes = self._driver.each(self._snapshot, numbers)
+        self._found = {number: (now_ms, outcome) for number, outcome in zip(numbers, outcomes, strict=True)}
 
     def _snapshot(self, number: int) -> Snapshot:
         return self._topic.partition(number).snapshot()

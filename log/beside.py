@@ -64,14 +64,9 @@ class Beside:
         """As `Driver.each`. Once the caller has settled, no thread begins anything: it answers ItsTurn."""
         return self._driver.each(partial(self._ask, ask, threading.get_ident(), self._round), readers)
 
-    def each_to_its_end(self, ask: Callable[[R], T], readers: Sequence[R]) -> Sequence[T | Exception]:
-        """As `each`, for what changes something: an interruption is passed on when no thread asks any more, so that it
-        is known what was done. A second one does not wait."""
-        try:
-            return self.each(ask, readers)
-        except BaseException:
-            self.settle()
-            raise
+    @property
+    def busy(self) -> bool:
+        return self._busy > 0
 
     def settle(self) -> None:
         """Wait until no thread asks any more. In a forked process there are none."""

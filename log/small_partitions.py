@@ -40,7 +40,7 @@ class Reads(Protocol[T]):
 
 def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
     """The batches of each, one after the other. An error is raised when its turn comes. What is to be read of one is
-    looked up in `reads` again when its turn comes.
+    looked up in `reads` again when its turn comes, and whether it still is: `reads` may become shorter.
 
     Small ones that follow each other are read whole beforehand, side by side: else each of them would wait for its own
     round trips. It is threads of the warehouse's `store` that read them, so nothing of another home is read there.
@@ -56,7 +56,9 @@ def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
             yield from together[0].batches()
             continue
         calls = [partial(_whole, each) for each in together]
-        for outcome in store.side_by_side(calls):
+        for at, outcome in enumerate(store.side_by_side(calls), place - len(together)):
+            if at >= len(reads):
+                return
             yield from result(outcome)
 
 

@@ -178,6 +178,8 @@ class TopicConsumer:
                 waiting += items
             if waiting >= wanted or (patience is not None and patience.is_over):
                 break
+        if not ready:  # the time is over: what was found before its turn is at hand
+            ready = [number for number in self._numbers if self._consumers[number].waiting]
         if failure is not None and not ready:
             raise failure
         self._owed = failure is not None
@@ -199,7 +201,7 @@ class TopicConsumer:
         empty = self._empty.copy() if waiting else set[Consumer]()
 
         def look_beside(consumer: Consumer) -> int:
-            return 0 if consumer in empty else consumer.look_beside()
+            return 0 if consumer in empty and not consumer.waiting else consumer.look_beside()
 
         for number, look in asked_in_turn(self._driver, in_turn, Consumer.look, look_beside, self._asked):
             self._empty.discard(self._consumers[number])
@@ -207,7 +209,8 @@ class TopicConsumer:
 
     def _asked(self, ask: Callable[[Consumer], int], consumers: Sequence[Consumer]) -> Sequence[int | Exception]:
         outcomes = self._beside.each(ask, consumers)
-        self._empty.update(consumer for consumer, outcome in zip(consumers, outcomes, strict=True) if outcome == 0)
+        empty = {consumer for consumer, outcome in zip(consumers, outcomes, strict=True) if outcome == 0}
+        self._empty = self._empty.difference(consumers) | empty
         return outcomes
 
     def _look_for_more(self) -> LithifyError | None:

@@ -7,21 +7,22 @@ Rows up to the version are stored, later ones are not, and rows are in the order
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lithify.cli.records.at_once import append_at_once
 from lithify.cli.records.import_entries import Entries, began_over, grown, look_at
 from lithify.cli.records.other_readings import OtherReadings, began_without_reading
 from lithify.cli.records.progress import Progress
 from lithify.cli.records.readings import AS_RECORDS, Reading, told
 from lithify.cli.records.unfinished import SamePath, Unfinished, made_name
-from lithify.log.beside import Beside
 from lithify.log.partition import Partition
 from lithify.log.topic import Topic
+from lithify.log.transactions import TransactionInfo
 from lithify.manifest.model import Stretch
 from lithify.manifest.transactions import Reach, TransactionStamp
 from lithify.manifest.words import counted, numbers_text
@@ -167,12 +168,15 @@ class Import:
         return self._note(number, self._at(number).transactions())
 
     def _note(self, number: int, known: Entries) -> Reach:
-        found = next((each for each in known if each.application == self.application), None)
+        found = self._entry(known)
         reach = Reach(found.version, tuple(Stretch(*each) for each in found.passed_over)) if found else Reach()
         self._reached[number] = reach
         if found and not found.ended:
             self._open.add(number)
         return reach
+
+    def _entry(self, known: Entries) -> TransactionInfo | None:
+        return next((each for each in known if each.application == self.application), None)
 
     def _reach(self, number: int) -> Reach:
         """As last seen; if it has changed since, the append is refused."""
@@ -226,7 +230,8 @@ class Import:
             if number in beside:
                 continue
             if beside and self._driver is not None and number == numbers[-1]:
-                self._side_by_side(self._driver, append_to, {number: len(parts[number]) for number in beside})
+                rows_of = {number: len(parts[number]) for number in beside if number not in self._settled}
+                append_at_once(self._driver, append_to, rows_of, self._unknown)
             append_to(number, self._unknown.get(number, 0))
             self._check_readings_again()
         self._done_to = first + table.num_rows - 1
@@ -242,29 +247,6 @@ class Import:
             if not isinstance(entries, LithifyError):
                 self._check_path(number, entries)
                 self._note(number, entries)
-
-    def _side_by_side(self, driver: Driver, append_to: Callable[[int, int], None], rows: Mapping[int, int]) -> None:
-        """Append to all of these partitions, even if one fails; then raise the failure. `rows`: how many, at most.
-
-        An interruption waits for the threads that have begun; if that wait is interrupted, all of their rows count as
-        rows that may have been appended."""
-        before = dict(self._unknown)
-        self._unknown |= {number: count for number, count in rows.items() if number not in self._settled}
-
-        def append(number: int) -> None:
-            try:
-                append_to(number, before.get(number, 0))
-            except CommitUnknown:
-                raise
-            except LithifyError:
-                if number in self._unknown:
-                    self._unknown[number] = before.get(number, 0)
-                raise
-
-        outcomes = Beside(driver).each_to_its_end(append, list(rows))
-        failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-        if failed:
-            raise next((error for error in failed if isinstance(error, CommitUnknown)), failed[0])
 
     def _places(self, keys: Any, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The partition of each row. It must not depend on how the source is cut into batches."""
@@ -295,9 +277,10 @@ class Import:
             try:
                 given = self._at(number).append_prepared(part, transaction=stamp)
             except AlreadyExists:
-                self._unknown.pop(number, None)
+                self._unknown[number] = unknown  # until it is known
                 # Another process sends the same source, or a delayed request has arrived.
                 if grown(self._look(number)) <= grown(reach):
+                    self._unknown.pop(number, None)
                     raise
                 continue
             except CommitUnknown:
@@ -305,8 +288,8 @@ class Import:
             except LithifyError as error:
                 self._unknown[number] = unknown
                 if isinstance(error, InvalidRequest) and reach != Reach():
-                    with contextlib.suppress(LithifyError):
-                        self._forgotten = self._look(number) == Reach()
+                    with contextlib.suppress(LithifyError):  # not noted: it is not where this import goes on
+                        self._forgotten = self._entry(self._at(number).transactions()) is None
                 raise
             self._unknown.pop(number, None)
             self._add(len(given), len(mine) - len(missing))

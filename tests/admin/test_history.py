@@ -6,8 +6,11 @@ import pytest
 
 import lithify
 from lithify.admin.history import VALUES_MAX, VERSIONS_MAX, KeyVersion
+from lithify.manifest.model import SegmentRef
 from lithify.segment.partitioner import partition_for_key
 from lithify.segment.segments import Segments
+from lithify.store.errors import NotFound
+from lithify.store.memory import MemoryStore
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
@@ -142,3 +145,28 @@ def test_a_segment_that_is_named_and_gone_is_damage(warehouse: lithify.Warehouse
     with pytest.raises(lithify.Corrupt, match="names it: restore the object") as caught:
         admin.history("users", b"k")
     assert caught.value.segment == ref.id
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_older_segments_than_are_shown_are_not_needed(
+    warehouse: lithify.Warehouse, near: lithify.Admin, monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    """Although their bounds hold the key. Of a far store those that are read at once are read, and may be damaged."""
+    monkeypatch.setattr(MemoryStore, "far", property(lambda _: far))
+    topic = warehouse.create_topic("users")
+    for number in range(40):
+        keys = (b"a", b"k", b"z") if number >= 38 else (b"a", b"z")
+        topic.append([lithify.Record(key, b"v") for key in keys])
+    read = list[int]()
+    reader = Segments.reader
+
+    def noted(segments: Segments, ref: SegmentRef, **more: Any) -> Any:
+        read.append(ref.min_offset)
+        if ref.min_offset < 76:
+            raise NotFound("gone")
+        return reader(segments, ref, **more)
+
+    monkeypatch.setattr(Segments, "reader", noted)
+    found = near.history("users", b"k", limit=1)
+    assert (len(found.versions), found.more) == (1, True)
+    assert len(read) == (16 if far else 2)

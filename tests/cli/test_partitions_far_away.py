@@ -14,6 +14,7 @@ from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
 from lithify.store import opening
 from lithify.store.driver import Driver, new_id
+from lithify.store.errors import Unavailable
 from lithify.store.memory import MemoryStore
 from tests.cli.conftest import Lithify
 from tests.cli.test_reference import COMMANDS as EVERY_COMMAND
@@ -184,6 +185,31 @@ def test_what_has_grown_meanwhile_is_measured_anew(topic: Topic, monkeypatch: py
     assert all(
         now > then for one, other in zip(after, before, strict=True) for now, then in zip(one, other, strict=True)
     )
+
+
+def test_a_partition_is_opened_with_those_that_come_soon(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with all again each time that one takes long."""
+    monkeypatch.setattr(turns, "TOGETHER_MAX", 4)
+    opened = list[range]()
+    open_those = turns.Turns._open  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(turns.Turns, "_open", lambda self, numbers: (opened.append(numbers), open_those(self, numbers)))
+    for anew_ms in (60_000, -1):
+        monkeypatch.setattr(turns, "OPEN_ANEW_MS", anew_ms)
+        opened.clear()
+        reads = turns.Turns(topic, Warehouse(Driver(MemoryStore())), lambda _, found: iter([found.next_offset]))
+        assert all(reads[number].bytes for number in range(PARTITIONS))
+        late = [range(number, min(number + 4, PARTITIONS)) for number in range(PARTITIONS)]
+        assert opened == ([range(4), range(4, PARTITIONS)] if anew_ms > 0 else late)
+
+
+def test_what_was_requested_is_said_even_if_it_cannot_be_explained(
+    lithify: Lithify, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr("lithify.admin.client.Admin.explain", away)
+    assert len(lithify.ok("compaction", "submit", "t", "--full").splitlines()) == PARTITIONS
 
 
 def test_what_comes_before_a_partition_that_cannot_be_opened_is_read(

@@ -16,6 +16,7 @@ from lithify.store import side_by_side
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest
 from lithify.store.memory import MemoryStore
+from lithify.store.port import Pause, Request
 from tests.clock import HandClock
 from tests.far import Meeting
 from tests.log.compaction import compact
@@ -205,6 +206,37 @@ def test_who_closes_in_a_signal_handler_does_not_wait_for_itself(clock: HandCloc
         consumer.poll()
     assert len(handed) == len(KEYS)
     assert positions(topic) == ends(topic)
+
+
+def test_a_poll_is_not_empty_while_something_is_in_hand(clock: HandClock) -> None:
+    """Before, one that had been found empty, then full, counted as empty."""
+    topic = Warehouse(Driver(FarFailingStore(), clock)).create_topic("t", 4, probe=False)
+    consumer, record = topic.consumer("c"), [Record(b"key", b"value")]
+    found = list[int]()
+    for numbers in ((0,), (1, 3), ()):
+        for number in numbers:
+            topic.partition(number).append(record)
+        found += [number for number, _ in consumer.poll(0, max_records=1)]
+    assert found == [0, 1, 3]
+
+
+def test_what_was_found_before_the_time_was_over_is_handed_out(clock: HandClock) -> None:
+    store = FarFailingStore()
+    driver = Driver(store, clock)
+    driver.monotonic_ms = clock
+    answer = driver.answer
+    topic = Warehouse(driver).create_topic("t", 3, probe=False)
+    consumer = topic.consumer("c")
+
+    def paused(request: Request[Any]) -> Any:
+        if not isinstance(request, Pause):
+            return answer(request)
+        topic.partition(2).append([Record(b"key", b"value")])
+        store.before = lambda *_: setattr(clock, "now_ms", clock.now_ms + 1_000)
+        return None
+
+    driver.answer = paused
+    assert [number for number, _ in consumer.poll(500)] == [2]
 
 
 @pytest.mark.parametrize("most", [None, 10])
