@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "PartitionCheck", "Verifier", "VerifyReport", "checks_on", "local_checks", "spark_checks"]
 
 LOOK_MS = 5_000  # while no task ends
+FAR_CHECKS = 4  # at once, each with some 70 MiB of pieces in memory at most
 TASK_BYTES = 256 << 20
 TASK_SEGMENTS_MAX = 64
-FAR_CHECKS = 4  # at once, each with some 70 MiB of pieces in memory at most
 """A task is one order to a worker: large enough that Spark's 0.2 s per task do not matter."""
 
 

@@ -2,9 +2,9 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lithify.log.small_partitions import TOGETHER_MAX
 from lithify.store.driver import Driver
@@ -57,34 +57,45 @@ class Beside:
         self._pid = os.getpid()
         self._lock = threading.RLock()  # for `with`: a condition's own is Python, and Ctrl-C within it leaks the lock
         self._changed = threading.Condition(self._lock)
+        self._asks = False  # `each` has begun, and was perhaps interrupted
         self._round = 0
         self._busy = 0  # threads that ask
-
-    def each(self, ask: Callable[[R], T], readers: Sequence[R]) -> Sequence[T | Exception]:
-        """As `Driver.each`. Once the caller has settled, no thread begins anything: it answers ItsTurn."""
-        return self._driver.each(partial(self._ask, ask, threading.get_ident(), self._round), readers)
+        self._begun: set[Any] = set()
 
     @property
     def busy(self) -> bool:
         return self._busy > 0
 
+    def each(self, ask: Callable[[R], T], readers: Sequence[R]) -> Sequence[T | Exception]:
+        """As `Driver.each`. Once the caller goes on without it, no thread begins anything: it answers ItsTurn."""
+        self._asks, self._begun = True, set()
+        outcomes = self._driver.each(partial(self._ask, ask, threading.get_ident(), self._round), readers)
+        self._asks = False
+        return outcomes
+
+    def begin_no_other(self) -> Collection[Any]:
+        """After an interruption. Returns the readers that are being asked, or were."""
+        with self._lock:
+            self._round += 1
+            return self._begun
+
     def settle(self) -> None:
-        """Wait until no thread asks any more. In a forked process there are none."""
-        if self._pid == os.getpid():
+        """Begin no other, and wait until no thread asks any more. In a forked process there are none."""
+        if self._asks and self._pid == os.getpid():
             with self._lock:
                 self._round += 1
                 self._changed.wait_for(lambda: not self._busy)
+            self._asks = False
 
     def _ask(self, ask: Callable[[R], T], caller: int, asked_in: int, reader: R) -> T:
-        if threading.get_ident() == caller:
-            return ask(reader)
         with self._lock:
             if asked_in != self._round:
                 raise ItsTurn
-            self._busy += 1
+            self._begun.add(reader)
+            self._busy += (is_other := threading.get_ident() != caller)
         try:
             return ask(reader)
         finally:
             with self._lock:
-                self._busy -= 1
+                self._busy -= is_other
                 self._changed.notify_all()

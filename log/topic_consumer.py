@@ -105,6 +105,7 @@ class TopicConsumer:
     def _rest_of_a_stretch(self) -> list[tuple[int, Record | Gap]]:
         """The next item of the same stretch: looking at the other partitions between two items would cost GETs. If this
         raises, the next call continues with those."""
+        self._beside.settle()
         number, self._within = self._within, None
         if number is None or not self._consumers[number].waiting:
             return []

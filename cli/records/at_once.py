@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 
 from lithify.cli.terminal import warn
 from lithify.log.beside import Beside
+from lithify.manifest.words import counted
+from lithify.segment.spill import NoSpill
 from lithify.store.driver import Driver
-from lithify.store.errors import CommitUnknown, LithifyError, Unavailable
+from lithify.store.errors import AccessDenied, CommitUnknown, LithifyError, Unavailable
 
 __all__ = ["append_at_once"]
 
@@ -17,15 +19,14 @@ def append_at_once(
     being tried again. `rows`: how many, by partition. `append_to` gets a partition, and how many of its rows an earlier
     attempt may have appended; `unknown` says so.
 
-    An interruption waits for the appends that have begun, so that it is known what was done. A second one does not;
-    then all their rows are in `unknown`.
+    An interruption waits for the appends that have begun, so that it is known what was done. After a second one that is
+    not known, and all their rows are in `unknown`.
     """
-    before, begun = dict(unknown), set[int]()
+    before = dict(unknown)
     unknown |= rows
     threads = Beside(driver)
 
     def append(number: int) -> None:
-        begun.add(number)
         try:
             append_to(number, before.get(number, 0))
         except CommitUnknown:
@@ -35,34 +36,27 @@ def append_at_once(
                 unknown[number] = before.get(number, 0)
             raise
 
-    def forget(numbers: set[int]) -> None:
-        for number in numbers:
-            unknown.pop(number, None)
-            if number in before:
-                unknown[number] = before[number]
-
     try:
-        outcomes = dict(zip(rows, threads.each(append, list(rows)), strict=True))
+        outcomes = threads.each(append, list(rows))
     except BaseException:
+        for number in rows.keys() - threads.begin_no_other():
+            unknown[number] = before.get(number, 0)
         if threads.busy:
-            warn("waiting for the appends that are under way; Ctrl-C again does not wait")
+            warn("waiting for the appends that are under way")
         threads.settle()
-        forget(rows.keys() - begun)
         raise
-    failed = {number: outcome for number, outcome in outcomes.items() if isinstance(outcome, Exception)}
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if failed:
-        raise _worst(failed)
-
-
-def _worst(failed: Mapping[int, Exception]) -> Exception:
-    """SUBTLE! 1. One partition has forgotten the import, and refuses; another is away. 2. We raise the latter. 3. A
-    pipe gives the batch again, and never hears of the refusal. Test: tests/cli/test_imports.py"""
-    error = min(failed.values(), key=_grade)
-    for number, other in failed.items():
-        if other is not error:
-            error.add_note(f"partition {number} failed, too: {other}")
-    return error
+        error = min(failed, key=_grade)
+        if len(failed) > 1:
+            error.add_note(f"{counted(len(failed) - 1, 'other partition')} failed, too")
+        raise error
 
 
 def _grade(error: Exception) -> int:
-    return 1 if isinstance(error, CommitUnknown) else 2 if isinstance(error, Unavailable) else 0
+    """SUBTLE! 1. One partition has forgotten the import, and refuses; another is away. 2. We raise the latter. 3. A
+    pipe gives the batch again, and never hears of the refusal. So what waiting does not end comes first. Test:
+    tests/cli/test_imports.py"""
+    if isinstance(error, CommitUnknown):
+        return 1
+    return 2 if isinstance(error, Unavailable) and not isinstance(error, AccessDenied | NoSpill) else 0

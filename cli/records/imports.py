@@ -289,7 +289,7 @@ class Import:
                 self._unknown[number] = unknown
                 if isinstance(error, InvalidRequest) and reach != Reach():
                     with contextlib.suppress(LithifyError):  # not noted: it is not where this import goes on
-                        self._forgotten = self._entry(self._at(number).transactions()) is None
+                        self._forgotten |= self._entry(self._at(number).transactions()) is None
                 raise
             self._unknown.pop(number, None)
             self._add(len(given), len(mine) - len(missing))
