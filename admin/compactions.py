@@ -26,7 +26,6 @@ from lithify.segment.segments import Segments
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import Corrupt, InvalidRequest, NotFound
 from lithify.store.port import NewId, Now
-from lithify.store.side_by_side import result
 
 __all__ = [
     "JOB_ID",
@@ -121,8 +120,8 @@ def compactions(
             failed.append(Failed(topic=found.topic, partition=None, fault=found.fault))
         elif partition is None or partition_of(found.topic, partition) == found.keys:
             wanted.append(found.keys)
-    reads = known.driver.each(lambda keys: attempt(partial(_infos, known, keys)), wanted)
-    for keys, read in zip(wanted, map(result, reads), strict=True):
+    reads = known.driver.all_of(lambda keys: attempt(partial(_infos, known, keys)), wanted)
+    for keys, read in zip(wanted, reads, strict=True):
         if isinstance(read, Fault):
             failed.append(Failed(topic=keys.topic, partition=keys.partition, fault=read))
         else:

@@ -29,7 +29,6 @@ from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.home_names import physical
 from lithify.store.homes import Homes
 from lithify.store.port import HERE, Now
-from lithify.store.side_by_side import result
 
 __all__ = ["Check", "Health", "Verdict", "ending_of_checks", "health", "stale_temporaries"]
 
@@ -87,12 +86,13 @@ def _checks(known: KnownPartitions, topic: str | None) -> Iterator[Check]:
         return
     readable = 0
     homes = _Homes()
-    looks = iter(known.driver.each(partial(_look, known), [it for it in all_found if isinstance(it, FoundPartition)]))
+    partitions = [found for found in all_found if isinstance(found, FoundPartition)]
+    looks = iter(known.driver.all_of(partial(_look, known), partitions))
     for found in all_found:
         if isinstance(found, UnreadTopic):
             yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
             continue
-        look = result(next(looks))
+        look = next(looks)
         homes.add(found, look.cold_home, ())
         homes.add(found, "", look.homes)
         if isinstance(look.checks, Fault):
@@ -169,6 +169,7 @@ def _look(known: KnownPartitions, found: FoundPartition) -> _Look:
 
 
 def _readable(known: KnownPartitions, found: FoundPartition, config: TopicConfig) -> _Look:
+    """If its head and its job files can be read."""
 
     async def read(files: PartitionFiles) -> tuple[Reading, int]:
         state, head = await files.compactor_state(), await files.head()

@@ -17,7 +17,6 @@ from lithify.store.apart import Ending, Fault, attempt, ending_of
 from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound
 from lithify.store.short_repr import short_repr
-from lithify.store.side_by_side import result
 
 __all__ = ["Answers", "Failed", "Places", "WarehouseLike", "only_partition", "partition_at", "required"]
 
@@ -88,12 +87,12 @@ class Places:
 
         Partitions of a far store are asked side by side, by its threads. Requires: `work` is thread-safe, and asks no
         other home."""
-        return self._answers(map(result, self.driver.each(lambda found: attempt(partial(work, found)), self.chosen)))
+        return self._answers(self.driver.all_of(lambda found: attempt(partial(work, found)), self.chosen))
 
     def ask_in_turn(self, work: Callable[[FoundPartition], T], beside: Callable[[FoundPartition], T]) -> Answers[T]:
         """As `ask`, for work that may ask another home, or takes long. `beside` is asked as `ask` asks; where it raises
         ItsTurn (lithify.log.beside), `work` is, by the caller."""
-        calls = asked_in_turn(self.driver, enumerate(self.chosen), work, beside)
+        calls = asked_in_turn(self.driver.store, enumerate(self.chosen), work, beside)
         return self._answers(attempt(call) for _, call in calls)
 
     def _answers(self, answers: Iterable[T | Fault]) -> Answers[T]:

@@ -33,7 +33,6 @@ from lithify.store.errors import Corrupt, InvalidRequest, Unavailable
 from lithify.store.homes import Homes
 from lithify.store.listing import pages
 from lithify.store.short_repr import short_repr
-from lithify.store.side_by_side import result
 from lithify.work.order import Checked, Refused
 from lithify.work.pays import spark_pays
 from lithify.work.spark import JOBS_MAX, SparkWorkers, carry, refuse_memory, withdraw
@@ -209,8 +208,7 @@ class Verifier:
                 checks.append(_unread(found.topic, None, found.fault))
             else:
                 partitions.append(found.keys)
-        outcomes = self._driver.each(self._looked_at, partitions)
-        for keys, look in zip(partitions, map(result, outcomes), strict=True):
+        for keys, look in zip(partitions, self._driver.all_of(self._looked_at, partitions), strict=True):
             if isinstance(look, Fault):
                 checks.append(_unread(keys.topic, keys.partition, look))
             else:

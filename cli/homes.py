@@ -48,10 +48,8 @@ def status(invocation: Invocation, topic: str | None, partition: int | None) -> 
         found = asked_at_once(lambda number: admin.homes(topic, number), partitions(invocation, topic, partition))
         faults = ()
     output = invocation.output
-    if found or not faults:
-        output.answer(found, lambda: _show(output, found))
-    else:
-        output.answer(found, lambda: None)  # what is not known is not said
+    known = bool(found) or not faults  # else "everything is in the warehouse" would be said of what is not known
+    output.answer(found, lambda: _show(output, found) if known else None)
     return tell_faults(faults)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lithify.admin.client import Admin
     from lithify.compactor.info import CompactionInfo
 
-__all__ = ["show_compactions", "tell_submitted"]
+__all__ = ["request", "show_compactions", "tell_submitted"]
 
 _LOOKS_IN_VAIN = 2  # a second apart
 

@@ -54,7 +54,7 @@ def tail(
         outage, cold = Outage("reading", topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
-            for number, take in asked_in_turn(driver, followers.items(), Follower.take, Follower.take_beside):
+            for number, take in asked_in_turn(driver.store, followers.items(), Follower.take, Follower.take_beside):
                 with outage.outlasted(number):  # for this partition only: the others continue meanwhile
                     stretch = take()
                     if stretch is not None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from lithify.log.small_partitions import TOGETHER_MAX
 from lithify.store.driver import Driver
+from lithify.store.port import Store
 from lithify.store.side_by_side import result
 
 __all__ = ["Beside", "ItsTurn", "asked_in_turn"]
@@ -22,7 +23,7 @@ class ItsTurn(Exception):
 
 
 def asked_in_turn(
-    driver: Driver,
+    store: Store,
     readers: Iterable[tuple[int, R]],
     alone: Callable[[R], T],
     beside: Callable[[R], T],
@@ -31,15 +32,18 @@ def asked_in_turn(
     """How to ask each of `readers`, by number: call what comes with it, at once.
 
     Those of a far store have been asked by then, TOGETHER_MAX of them side by side, so that they do not wait for one
-    another. It is threads of the warehouse's store that ask `beside`: where that is not enough, it raises ItsTurn, and
-    the caller asks `alone`. `each`: as `Driver.each`.
+    another. It is threads of the warehouse's `store` that ask `beside`: where that is not enough, it raises ItsTurn,
+    and the caller asks `alone`. `each`: who asks them instead, as `Beside.each`.
     """
     left = list(readers)
     while left:
         together, left = left[:TOGETHER_MAX], left[TOGETHER_MAX:]
         outcomes: Sequence[T | Exception] = [ItsTurn()] * len(together)
-        if driver.store.far and len(together) > 1:
-            outcomes = (each or driver.each)(beside, [reader for _, reader in together])
+        if store.far and len(together) > 1:
+            asked = [reader for _, reader in together]
+            outcomes = (
+                each(beside, asked) if each else store.side_by_side([partial(beside, reader) for reader in asked])
+            )
         for (number, reader), outcome in zip(together, outcomes, strict=True):
             yield number, partial(alone, reader) if isinstance(outcome, ItsTurn) else partial(result, outcome)
 

@@ -191,7 +191,8 @@ class Follower:
                 gap = self._step_over()
                 if gap is not None:
                     return Stretch([gap], self.position)
-                self._is_little = self._snapshot.is_little(self.position, LITTLE_BYTES_MAX)
+                shares = beside or self._places is not None
+                self._is_little = shares and self._snapshot.is_little(self.position, LITTLE_BYTES_MAX)
                 if beside and not self._is_little:
                     raise ItsTurn
                 if not self._may_read(again=is_over, beside=beside):

@@ -204,7 +204,7 @@ class TopicConsumer:
         def look_beside(consumer: Consumer) -> int:
             return 0 if consumer in empty and not consumer.waiting else consumer.look_beside()
 
-        for number, look in asked_in_turn(self._driver, in_turn, Consumer.look, look_beside, self._asked):
+        for number, look in asked_in_turn(self._driver.store, in_turn, Consumer.look, look_beside, self._asked):
             self._empty.discard(self._consumers[number])
             yield number, look
 
@@ -254,7 +254,7 @@ class TopicConsumer:
         """Of all partitions, even if one raises: the others' positions are committed anyway."""
         self._beside.settle()
         failed: list[LithifyError] = []
-        for _, call in asked_in_turn(self._driver, self._consumers.items(), do, do, self._beside.each):
+        for _, call in asked_in_turn(self._driver.store, self._consumers.items(), do, do, self._beside.each):
             try:
                 call()
             except LithifyError as refused:

@@ -12,11 +12,12 @@ import pyarrow as pa
 import structlog
 from msgspec.structs import replace
 
+from lithify.log.beside import ItsTurn, asked_in_turn
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record, whole_records
-from lithify.log.small_partitions import TOGETHER_MAX, PartitionRead, in_turn
+from lithify.log.small_partitions import PartitionRead, in_turn
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Batches, Whole
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -28,7 +29,7 @@ from lithify.segment.schema import RECORDS
 from lithify.store.errors import InvalidRequest, LithifyError, NotFound
 from lithify.store.port import Store
 from lithify.store.short_repr import named_repr
-from lithify.store.side_by_side import result, results
+from lithify.store.side_by_side import results
 
 __all__ = ["TopicSnapshot", "opened_topic", "pinned_topic", "starts_within"]
 
@@ -140,16 +141,13 @@ class TopicSnapshot:
     def of_each(self, ask: Callable[[Snapshot], T]) -> list[T]:
         """What `ask` says of each partition. Those of a far store are asked side by side, by its threads, unless they
         have segments in another home. Raises the first failure."""
-        asked: dict[int, T | Exception] = {}
-        here = [number for number, snapshot in enumerate(self.partitions) if self._store.far and not snapshot.homes]
-        for start in range(0, len(here), TOGETHER_MAX):
-            together = here[start : start + TOGETHER_MAX]
-            outcomes = self._store.side_by_side([partial(ask, self.partitions[number]) for number in together])
-            asked.update(zip(together, outcomes, strict=True))
-        return [
-            result(asked[number]) if number in asked else ask(snapshot)
-            for number, snapshot in enumerate(self.partitions)
-        ]
+
+        def beside(snapshot: Snapshot) -> T:
+            if snapshot.homes:
+                raise ItsTurn
+            return ask(snapshot)
+
+        return [call() for _, call in asked_in_turn(self._store, enumerate(self.partitions), ask, beside)]
 
     def _wholes(self, asked: Wanted) -> list[ReadTask]:
         """A task for all of each partition."""

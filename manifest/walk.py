@@ -11,7 +11,6 @@ from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import TopicFile
 from lithify.store.apart import Fault, attempt
 from lithify.store.errors import ErrorKind
-from lithify.store.side_by_side import result
 
 __all__ = ["FoundPartition", "UnreadTopic", "partitions_found", "topics_found"]
 
@@ -36,8 +35,7 @@ def topics_found(known: KnownPartitions, *, anew: bool = False) -> Iterator[tupl
     known.keep(frozenset(names))
     for start in range(0, len(names), AT_ONCE):
         together = names[start : start + AT_ONCE]
-        for name, outcome in zip(together, known.driver.each(partial(_read, known, anew=anew), together), strict=True):
-            found = result(outcome)
+        for name, found in zip(together, known.driver.all_of(partial(_read, known, anew=anew), together), strict=True):
             if not (isinstance(found, Fault) and found.kind is ErrorKind.NOT_FOUND):
                 yield name, found
 

@@ -32,11 +32,6 @@ def store() -> Meeting:
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
 def warehouse(store: Meeting, clock: HandClock) -> Warehouse:
     return Warehouse(Driver(store, clock))
 
