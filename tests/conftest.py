@@ -89,6 +89,16 @@ def pytest_sessionstart() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _signals_as_given() -> Iterator[None]:
+    """A service that was told to leave ignores hangups from then on, and so would the processes of later tests."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def _logs_as_given() -> Iterator[None]:
     """A command sets up logging for its process. The tests after it expect what a library's user has."""
     yield

@@ -168,14 +168,6 @@ def test_logs_go_to_standard_error_in_both_forms(capsys: pytest.CaptureFixture[s
     assert captured.out == ""
 
 
-@pytest.fixture(autouse=True)
-def _usual_hangup() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    """What has been told to leave ignores hangups from then on."""
-    before = signal.getsignal(signal.SIGHUP)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_heard_while_the_main_thread_cannot(number: signal.Signals) -> None:
     """A thread that is about to block is not interrupted any more: shut out here for certain, by its mask."""
