@@ -13,7 +13,7 @@ __all__ = ["cold", "get", "parts", "read", "scan", "tail"]
 
 _STALENESS_MS = 600_000
 _TAILED = 20
-_PARTITIONS, _KEYS = 16, 500
+_PARTITIONS, _KEYS, _APPENDS = 16, 500, 40
 
 
 def _partitions(site: Site, topic: str) -> dict[str, lithify.Partition]:
@@ -92,6 +92,22 @@ def cold(site: Site) -> Iterator[FarRow]:
         return timed(lambda: place.open(url).topic("clean").partition(0).describe())
 
     yield FarRow.of("cold", "open and describe, cold", "ms", site.alternately(15, run))
+    many = site.fresh_url()
+    topic = site.near.open(many).create_topic("many", _PARTITIONS, {"cleanup.policy": "compact"}, probe=False)
+    for _ in range(_APPENDS):
+        topic.append([lithify.Record(b"key-%d" % number, b"value") for number in range(_KEYS)])
+    looks: dict[str, Callable[[lithify.Topic], Any]] = {"describe": lithify.Topic.describe, "scan": _all_of}
+    for what, look in looks.items():
+
+        def ask(place: Place, look: Callable[[lithify.Topic], Any] = look) -> float:
+            return timed(lambda: look(place.open(many).topic("many")))
+
+        told = f"open and {what}, cold, {_PARTITIONS} partitions of {_APPENDS} appends"
+        yield FarRow.of("cold", told, "ms", site.alternately(9, ask, warm=1))
+
+
+def _all_of(topic: lithify.Topic) -> Any:
+    return topic.scan().read_all()
 
 
 def tail(site: Site) -> Iterator[FarRow]:

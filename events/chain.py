@@ -11,11 +11,12 @@ from lithify.events.notices import Gap
 from lithify.events.types import ChainName, Change, Event
 from lithify.manifest.ages import young
 from lithify.manifest.catalog import partition_keys
-from lithify.manifest.commit import FRESH_MS, Lineage, Version
+from lithify.manifest.commit import FRESH_MS, Lineage
 from lithify.manifest.ended import Known
 from lithify.manifest.keys import EndKeys, PartitionKeys
 from lithify.manifest.model import Manifest, TopicFile
 from lithify.manifest.partition import File, PartitionFiles
+from lithify.manifest.version import Version
 from lithify.store.listing import pages
 from lithify.store.port import Head, Now
 

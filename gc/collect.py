@@ -28,7 +28,6 @@ from lithify.gc.reachable import (
 )
 from lithify.gc.unpinned import kept_by_pins, let_go
 from lithify.manifest.ages import young
-from lithify.manifest.commit import Version
 from lithify.manifest.edits import Already, Next
 from lithify.manifest.homes import HERE, Where, named_homes, where
 from lithify.manifest.keys import PartitionKeys, RunListId, SegmentId
@@ -38,6 +37,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import Collect, expired, handed_over, missing_text
 from lithify.manifest.relocations import ForgetHomes, may_upload
 from lithify.manifest.uploads import ran_out
+from lithify.manifest.version import Version
 from lithify.store.errors import Corrupt, LithifyError
 from lithify.store.home_names import physical
 from lithify.store.port import Now, ObjectInfo, OwnHome

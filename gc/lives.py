@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from lithify.manifest.catalog import partition_keys, topic_lineage
 from lithify.manifest.codec import LaterFormat
-from lithify.manifest.commit import Version
 from lithify.manifest.ended import Marks, say_again, say_over
 from lithify.manifest.keys import PartitionKeys
 from lithify.manifest.model import TopicFile
+from lithify.manifest.version import Version
 from lithify.store.errors import Corrupt
 
 __all__ = ["Lives"]

@@ -2,9 +2,9 @@
 
 from lithify.gc.collect import AGED_LOOK_BACK_MAX
 from lithify.gc.reachable import collectable
-from lithify.manifest.commit import Version
 from lithify.manifest.model import Boundary
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.version import Version
 from lithify.store.port import Now
 
 __all__ = ["goes_at"]

@@ -5,9 +5,9 @@ P1-P4 of docs/protocol.md; each race is described beside the line that prevents 
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from lithify.manifest.ages import young
 from lithify.manifest.codec import LaterFormat, check_belongs, check_repaired, decode
@@ -15,13 +15,15 @@ from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
+from lithify.manifest.listed import last_listed
 from lithify.manifest.model import Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
+from lithify.manifest.version import Committed, Version
 from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
 from lithify.store.in_step import both
 from lithify.store.port import Get, Head, NewId, Now, Object, Pause, together
 
-__all__ = ["FRESH_MS", "WAS_IT_THERE", "Committed", "Lineage", "Version"]
+__all__ = ["FRESH_MS", "WAS_IT_THERE", "Lineage"]
 
 # Of one edit, at successive numbers: with 40 concurrent writers one commit takes about 40 attempts.
 COMMIT_ATTEMPTS_MAX = 1_000
@@ -33,29 +35,12 @@ S = TypeVar("S", bound=Numbered)
 R = TypeVar("R")
 
 
-class Version(msgspec.Struct, Generic[S], frozen=True):
-    """A number of a chain and the file it holds; number 0 with None is the empty chain."""
-
-    number: int
-    value: S | None
-    modified_ms: int | None = None
-    lacks: str = ""  # the key of a part that is gone: then there is no content
-    tag: str = ""  # of the object
-
-
-class Committed(msgspec.Struct, Generic[S, R], frozen=True):
-    version: Version[S]
-    result: R
-    repeated: bool  # True: it had been committed before, and this call changed nothing
-    open: str = ""  # the token of an earlier attempt whose outcome will never be known, if there was one
-
-
 class Lineage(Generic[S]):
     """One client's view of a chain: the newest version it has seen, and the protocol to continue from there.
 
-    `dead_at` returns the largest dead number of a chain that is collected, for one GET of the boundary's next number.
-    None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head. Files of such
-    chains are small, so a search reads them instead of asking whether they exist.
+    `dead_at` returns the largest dead number of a chain that is collected, for one GET of the next number of
+    `boundary`. None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head.
+    Files of such chains are small, so a search reads them instead of asking whether they exist.
     """
 
     def __init__(
@@ -66,6 +51,7 @@ class Lineage(Generic[S]):
         dead_at: Callable[[], Awaitable[int]] | None = None,
         committed: Callable[[S | None, S], None] | None = None,
         parts: Parts[S] | None = None,
+        boundary: "Lineage[Any] | None" = None,
     ) -> None:
         self.chain = chain
         self.kind = kind
@@ -73,9 +59,11 @@ class Lineage(Generic[S]):
         self._dead_at = dead_at
         self._committed = committed
         self._parts = parts
+        self._boundary = boundary
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
         self._searched = False  # whether `seen` was the head once
+        self._first: Version[S] = Version(0, None)  # where the first search begins
         self._ahead: Version[S] | None = None  # the number after `seen`, found by `moved`
         self._stride = 0  # how many numbers a warm search last found beyond the next one
 
@@ -125,9 +113,9 @@ class Lineage(Generic[S]):
         try:
             value = await self._parts.whole(version.value, self._seen.value)
         except PartMissing as missing:
-            return msgspec.structs.replace(version, value=None, lacks=missing.key)
+            return replace(version, value=None, lacks=missing.key)
         check_repaired(value, body, self.chain.key(version.number))
-        return msgspec.structs.replace(version, value=value)
+        return replace(version, value=value)
 
     async def _dead_or_whole(self, version: Version[S]) -> Version[S]:
         """`version`; raises Corrupt if it lacks a part and is not dead.
@@ -159,19 +147,19 @@ class Lineage(Generic[S]):
         return self._seen if self._searched and fresh else await self.refresh()
 
     async def moved(self) -> bool:
-        """Whether there is a number after the newest one seen. Costs one GET, and those of parts that are new;
-        its absence proves nothing. What it finds is where the next search begins."""
+        """Whether there is a number after the newest one seen: one GET, and those of new parts. That there is none
+        proves nothing. Otherwise the next search begins there."""
         self._ahead = await self.glance(self._seen.number + 1)
         return self._ahead is not None
 
     async def refresh(self) -> Version[S]:
         """The head (P3). Costs two GETs, one after the other, if nothing has changed."""
-        low = self._seen
+        low = self._seen if self._searched else self._first
         if self._searched or self._dead_at is None:
             found = await self._search(low)
-        else:
-            # Cold: where the numbers begin is asked together with a search from 1, which is right if nothing was
-            # collected yet. Otherwise that search ends too low, or at a manifest that a checkpoint keeps.
+        elif (found := await self._listed()) is None:
+            # The boundary is asked for beside a search from 1, which is right if nothing was collected yet. Otherwise
+            # that search ends too low, or at a manifest that a checkpoint keeps.
             dead, found = await both(self._dead(), self._search(low))
             if dead and (found is None or found.number <= dead):
                 found = await self._search(Version(dead, None))
@@ -180,21 +168,40 @@ class Lineage(Generic[S]):
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
             # is still below N. So it is never asked for together with N+1, however much that would save; N's content
             # may be, if it is what was found there. Test: tests/protocol/test_p03_head_search.py
-            if found is None or _is_whole(found):
+            if found is None or found.whole:
                 dead = await self._dead()
             else:
                 dead, found = await self._read_beside(found)
             if found is not None and found.number > dead:
                 found = await self._dead_or_whole(found)
-            if found is not None and _is_whole(found) and (found.number > dead or found.number == dead == 0):
+            if found is not None and found.whole and (found.number > dead or found.number == dead == 0):
                 await self._saw(found)
                 return found
             found = await self._search(Version(dead, None))
         raise Unavailable(f"{self.chain.prefix}: collection overtook the search for the head; retry")
 
+    def suppose(self, number: int) -> None:
+        """Others say they have seen `number`: look there first. If it is not there, a search begins at 1."""
+        self._first = Version(max(number - 1, self._first.number), None)
+
+    async def _listed(self) -> Version[S] | None:
+        """Where a search ends that begins at the largest number that a listing shows. None: there is none, or it is
+        gone, or cannot be read.
+
+        SUBTLE! A page may be old, or one of several, in any order. So it says where to begin; the next number must be
+        absent, and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py
+        """
+        if (last := await last_listed(self.chain)) == 0:
+            return None
+        found, self._ahead = await both(self.glance(last), self.glance(last + 1))
+        if found is None or found.value is None:
+            return None
+        assert self._boundary is not None
+        self._boundary.suppose(found.value.boundary_seen)
+        return found if self._ahead is None else await self._search(found)
+
     async def _read_beside(self, there: Version[S]) -> tuple[int, Version[S] | None]:
-        """The largest dead number, and version `there`, which a search has found. None: it is gone, or damaged and
-        dead."""
+        """The largest dead number, and version `there`, which a search has found. None: gone, or damaged and dead."""
 
         async def stored() -> tuple[Version[S] | None, LithifyError | None]:
             try:
@@ -257,8 +264,7 @@ class Lineage(Generic[S]):
             self._seen, self._seen_ms, self._searched = version, await Now(), True
 
     async def commit(self, edit: Edit[S, R]) -> Committed[S, R]:
-        """Apply `edit` to the head and create the next number; after a lost race, apply it to the new head (P1, P2,
-        P4).
+        """Apply `edit` to the head and create the next number; after a lost race, to the new head (P1, P2, P4).
 
         Costs one PUT and one GET if the client is warm and has no rivals. Raises the edit's own refusal, CommitUnknown
         if it may have happened, Unavailable if it certainly did not.
@@ -369,10 +375,10 @@ class Lineage(Generic[S]):
             taken = Version(taken.number, None)  # what came after it does not need it
         try:
             found = await self._search(taken) or taken
-            found = found if _is_whole(found) else await self.read(found.number)
+            found = found if found.whole else await self.read(found.number)
         except (Corrupt, LaterFormat):  # unless it is dead, the search for the head meets it again
             found = None
-        if found is None or not _is_whole(found) or (found is not taken and found.number <= await self._dead()):
+        if found is None or not found.whole or (found is not taken and found.number <= await self._dead()):
             return await self.refresh()
         await self._saw(found)
         return found
@@ -383,7 +389,8 @@ class Lineage(Generic[S]):
         """What an edit has made of `head`, as file `number`; its result; and what to store before it, by key."""
         if isinstance(made, Refused):
             return made
-        value = msgspec.structs.replace(made.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+        seen = 0 if self._boundary is None else max(made.value.boundary_seen, self._boundary.seen.number)
+        value = replace(made.value, id=number, nonce=await NewId(), committed_at_ms=now_ms, boundary_seen=seen)
         if self._parts is None:
             return value, made.result, {}
         divided = self._parts.divided(head, value, written)
@@ -391,7 +398,3 @@ class Lineage(Generic[S]):
 
     async def _dead(self) -> int:
         return 0 if self._dead_at is None else await self._dead_at()
-
-
-def _is_whole(version: Version[S]) -> bool:
-    return version.value is not None or version.number == 0

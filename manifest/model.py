@@ -106,6 +106,7 @@ class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: int = 0  # its own number
     nonce: str = ""  # distinguishes this body from a rival's (P1)
     committed_at_ms: int = 0
+    boundary_seen: int = 0  # the number of a `.boundary` that its writer had seen: only a hint (docs/rfcs/0034)
 
 
 class RunList(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, rename={"checksum": "xxh3"}):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from lithify.manifest.codec import LaterFormat
-from lithify.manifest.commit import Lineage, Version
+from lithify.manifest.commit import Lineage
 from lithify.manifest.homes import ONLY_HERE
 from lithify.manifest.invariants import check_boundary, check_compactor, check_manifest
 from lithify.manifest.jobs import CompactorState
@@ -12,6 +12,7 @@ from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.refusals import topic_gone
 from lithify.manifest.rests import Asks
 from lithify.manifest.run_lists import RunLists
+from lithify.manifest.version import Version
 from lithify.store.errors import Corrupt, NotFound
 from lithify.store.in_step import both
 
@@ -38,10 +39,10 @@ class PartitionFiles:
         self.homes = homes
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
         self.manifest: Lineage[Manifest] = Lineage(
-            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed, RunLists(keys)
+            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed, RunLists(keys), self.boundary
         )
         self.compactor: Lineage[CompactorState] = Lineage(
-            keys.compactor, CompactorState, check_compactor, self._dead_compactor, committed
+            keys.compactor, CompactorState, check_compactor, self._dead_compactor, committed, boundary=self.boundary
         )
 
     def again(self) -> "PartitionFiles":
@@ -86,7 +87,8 @@ class PartitionFiles:
     async def bare_head(self) -> Manifest:
         """As `head`, but as it is stored: reads no run list, so it lacks the runs that its lists list. For who looks
         at files; nothing may be made of it."""
-        bare: Lineage[Manifest] = Lineage(self.keys.manifest, Manifest, check_manifest, self._dead_manifest)
+        dead_at, boundary = self._dead_manifest, self.boundary
+        bare: Lineage[Manifest] = Lineage(self.keys.manifest, Manifest, check_manifest, dead_at, boundary=boundary)
         return self._there((await bare.refresh()).value)
 
     async def live_head(self) -> Manifest:

@@ -76,6 +76,8 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
                 return store.put(key, body)
             case Head(key):
                 return _unclocked(store.head(key))
+            case List(hint=True) if not store.far:
+                return Page((), None)
             case List(prefix, token, home):
                 page = homes.store(home).list(prefix, token)
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)

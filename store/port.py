@@ -146,11 +146,13 @@ class Head(Request[ObjectInfo | None], msgspec.Struct, frozen=True):
 
 
 class List(Request[Page], msgspec.Struct, frozen=True):
-    """One page of the keys that begin with `prefix` (which ends in '/')."""
+    """One page of the keys that begin with `prefix` (which ends in '/'). `hint`: only to know where to look; a store
+    that answers at once gives an empty page, since looking costs less (docs/rfcs/0034)."""
 
     prefix: str
     token: str | None = None
     home: str = HERE
+    hint: bool = False
 
 
 class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):

@@ -59,6 +59,8 @@ class World:
     locked: set[str] = field(default_factory=set)  # keys of objects that cannot be deleted
     actors: list[Actor] = field(default_factory=list)
     now_ms: int = 1_000_000
+    page_keys: int = PAGE_KEYS
+    near: bool = False  # it answers at once, and lists nothing that is only a hint
     counts: dict[str, int] = field(default_factory=dict)
     _late: list[tuple[str, bytes]] = field(default_factory=list)
     _doubled: set[str] = field(default_factory=set)  # keys whose create was sent twice, of which nobody has read since
@@ -174,9 +176,11 @@ class World:
             case Head(key):
                 found = self.objects.get(key)
                 return None if found is None else ObjectInfo(key, len(found[0]), found[1], str(hash(found[0])))
+            case List(hint=True) if self.near:
+                return Page((), None)
             case List(prefix, token, home):
                 objects = self._of(home)
-                keys, more = listed(sorted(objects), prefix, token, PAGE_KEYS)
+                keys, more = listed(sorted(objects), prefix, token, self.page_keys)
                 return Page(tuple(ObjectInfo(k, len(objects[k][0]), objects[k][1]) for k in keys), more)
             case Folders(prefix):
                 return folders(sorted(self.objects), prefix)

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from lithify.manifest.commit import Lineage, Version
+from lithify.manifest.commit import Lineage
 from lithify.manifest.partition import PartitionFiles
+from lithify.manifest.version import Version
 from tests.protocol.scene import FIRST, KEYS, appends, at, new_partition
 
 

@@ -219,6 +219,7 @@ def test_the_first_jobs_file_collected_while_it_was_looked_for_does_not_look_lik
     world.alone(appends(files, 1))
     output = KEYS.segment(SegmentId.for_output(job_id, 1, 0, "0" * 16))
     world.objects[output] = (b"merged", world.now_ms)
+    world.near = True
     held = Held(world, PartitionFiles(KEYS).compactor_state())
     held.until(looks_at(KEYS.compactor.key(1)))
     for _ in range(3):

@@ -52,6 +52,7 @@ class FaultyStore:
         self._keys: dict[str, list[str]] = {HERE: []}  # sorted, by place
         self._doubled: set[tuple[str, str]] = set()  # (actor, key): who may not read that the next time
         self._late: list[tuple[int, int, str, Callable[[], None]]] = []  # (step, order, what, act)
+        self._shown: dict[str, list[Page]] = {}  # the first page of a chain, as it was at various times
         self._nodes: dict[type, Callable[[Actor, Any, str | None], Any]] = {
             Create: self._create,
             Get: self._get,
@@ -315,7 +316,18 @@ class FaultyStore:
         page, more = listed(
             self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
         )
-        return Page(tuple(map(self._info, page)), more)
+        shown = Page(tuple(map(self._info, page)), more)
+        return self._hint(actor, request.prefix, shown) if request.hint else shown
+
+    def _hint(self, actor: Actor, prefix: str, page: Page) -> Page:
+        """Whoever asks for a hint may be shown anything that was true once, or nothing (RFC 0034)."""
+        listings, earlier = self._world.climate.listings, self._shown.setdefault(prefix, [])
+        self._world.counts[f"hint: {listings}"] += 1
+        if listings == "none":
+            return Page((), None)
+        if page not in earlier:
+            earlier.append(page)
+        return actor.luck.choice(earlier) if listings == "old" else page
 
     def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
         if fault is not None:

@@ -14,7 +14,7 @@ from lithify.manifest.model import Manifest, ProducerBatch
 
 __all__ = ["Step", "counted_as", "kind_of_commit", "unwarranted", "unwarranted_of_compactor"]
 
-EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms"))
+EVERY_COMMIT = frozenset(("id", "nonce", "committed_at_ms", "boundary_seen"))
 FLOOR = frozenset(("log_start_offset", "time_index"))
 LISTS = frozenset(("lists", "retired_lists", "format"))  # how runs are stored: tests/sim/lists.py
 MAY_CHANGE = {

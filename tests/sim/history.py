@@ -120,6 +120,7 @@ def play(seed: int, mask: Mask = Mask(), *, steps: int | None = None, tracing: b
         length = steps or served.steps(dice.choice(focus.lengths))
         climate = served.climate(_climate(dice, length, focus))
         climate = replace(climate, denials=_denials(random.Random(f"{seed}/denials"), length, focus))
+        climate = replace(climate, listings=random.Random(f"{seed}/listings").choice(("now", "now", "old", "none")))
         climate = replace(climate, **_of(focus.climate, seed, "climate"))
         if "homes" in focus.takes:
             climate = replace(climate, **homes.climate_of(seed, length))

@@ -45,7 +45,7 @@ SABOTAGES = (
         "an absent number proves the head",
         "P3",
         "manifest/commit.py",
-        "if found is not None and _is_whole(found) and (found.number > dead or found.number == dead == 0):",
+        "if found is not None and found.whole and (found.number > dead or found.number == dead == 0):",
         "if found is not None:",
     ),
     Sabotage(

@@ -140,6 +140,21 @@ OF_NUMBERED_FILES = (
         focus="damaged files",
     ),
     Sabotage(
+        "the largest number of a page is the head",
+        "P3",
+        "manifest/commit.py",
+        "        return found if self._ahead is None else await self._search(found)\n",
+        "        return found\n",
+    ),
+    Sabotage(
+        "the largest number of a page needs no boundary",
+        "P3",
+        "manifest/commit.py",
+        "        elif (found := await self._listed()) is None:\n",
+        "        elif (found := await self._listed()) is not None:\n"
+        "            await self._saw(found)\n            return found\n        else:\n",
+    ),
+    Sabotage(
         "an absent number below one that is there ends a search",
         "P3",
         "manifest/gallop.py",

@@ -25,7 +25,7 @@ MOVES_MAX = 64
 DAY_MS = 86_400_000
 COPY = frozenset(("id", "store", "added_at", "moved_ms"))  # in which a copy differs from what it was copied from
 COMMIT = frozenset(("lists", "retired_lists", "format")) | frozenset(
-    ("id", "nonce", "committed_at_ms", "file_xxh3", "runs", "retired", "completed_jobs")
+    ("id", "nonce", "committed_at_ms", "boundary_seen", "file_xxh3", "runs", "retired", "completed_jobs")
 )
 
 

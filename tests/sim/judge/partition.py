@@ -77,12 +77,21 @@ class Partition:
         if chain == "manifest":
             previous = self.heads[-1][1] if self.heads else None
             self.heads.append((now_ms, load(body)))
+            yield from self._names_a_boundary(previous or {}, self.head)
             if previous is not None:
                 yield from self._manifest(asker, previous, self.head)
         else:
             previous = self.state
             self.states.append((now_ms, load(body)))
+            yield from self._names_a_boundary(previous, self.state)
             yield from self._compactor(asker, previous, self.state)
+
+    def _names_a_boundary(self, previous: Json, file: Json) -> Iterator[str]:
+        """A search for the newest begins there (RFC 0034)."""
+        before, named = previous.get("boundary_seen", 0), file.get("boundary_seen", 0)
+        newest = (self.boundary or {}).get("id", 0)
+        if not before <= named <= newest:
+            yield f"{file['kind']} {file['id']} names boundary {named}, after {before}; the newest is {newest} (P3)"
 
     def seen_wrongly(self, number: int, now_ms: int, floor: int) -> str | None:
         """A reader of a manifest reckoned by its clock that the log starts at `floor` (R3)."""
