@@ -185,14 +185,14 @@ class Lineage(Generic[S]):
         self._first = Version(max(number - 1, self._first.number), None)
 
     async def _listed(self) -> Version[S] | None:
-        """Where a search ends that begins at the largest number that a listing shows. None: there is none, or it is
-        gone, or cannot be read.
+        """Where a search ends that begins at the largest number that a listing shows. None: it shows none of use.
 
         SUBTLE! A page may be old, or one of several, in any order. So it says where to begin; the next number must be
         absent, and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py
         """
-        if (last := await last_listed(self.chain)) == 0:
-            return None
+        last = await last_listed(self.chain)
+        if not last:
+            return None if last is None or await self.glance(1) is not None else Version(0, None)
         found, self._ahead = await both(self.glance(last), self.glance(last + 1))
         if found is None or found.value is None:
             return None

@@ -17,6 +17,7 @@ from lithify.store.cache import Cache
 from lithify.store.errors import Unavailable
 from lithify.store.homes import Homes, only_here
 from lithify.store.port import (
+    UNKNOWN_PAGE,
     Create,
     Delete,
     Folders,
@@ -77,7 +78,7 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
             case Head(key):
                 return _unclocked(store.head(key))
             case List(hint=True) if not store.far:
-                return Page((), None)
+                return UNKNOWN_PAGE
             case List(prefix, token, home):
                 page = homes.store(home).list(prefix, token)
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)

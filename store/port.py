@@ -22,6 +22,7 @@ __all__ = [
     "DELETE_KEYS_MAX",
     "HERE",
     "NOT_PICKLED",
+    "UNKNOWN_PAGE",
     "Create",
     "Delete",
     "Folders",
@@ -90,6 +91,9 @@ class Page(msgspec.Struct, frozen=True):
     token: str | None
 
 
+UNKNOWN_PAGE = Page((), "")  # there may be more
+
+
 class Request(Generic[T]):
     """Something that protocol code asks of the world; `await request` returns its reply, of type T.
 
@@ -146,8 +150,8 @@ class Head(Request[ObjectInfo | None], msgspec.Struct, frozen=True):
 
 
 class List(Request[Page], msgspec.Struct, frozen=True):
-    """One page of the keys that begin with `prefix` (which ends in '/'). `hint`: only to know where to look; a store
-    that answers at once gives an empty page, since looking costs less (docs/rfcs/0034)."""
+    """One page of the keys that begin with `prefix` (which ends in '/'). `hint`: only to know where to look; of a
+    store that answers at once the page is `UNKNOWN_PAGE`, since looking costs less (docs/rfcs/0034)."""
 
     prefix: str
     token: str | None = None

@@ -10,6 +10,7 @@ from typing import Any
 from lithify.store.errors import AccessDenied, Unavailable
 from lithify.store.port import (
     HERE,
+    UNKNOWN_PAGE,
     Create,
     Delete,
     Folders,
@@ -177,7 +178,7 @@ class World:
                 found = self.objects.get(key)
                 return None if found is None else ObjectInfo(key, len(found[0]), found[1], str(hash(found[0])))
             case List(hint=True) if self.near:
-                return Page((), None)
+                return UNKNOWN_PAGE
             case List(prefix, token, home):
                 objects = self._of(home)
                 keys, more = listed(sorted(objects), prefix, token, self.page_keys)

@@ -11,7 +11,7 @@ from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import AccessDenied, Corrupt, Unavailable
-from lithify.store.port import List, Now, ObjectInfo, Page
+from lithify.store.port import UNKNOWN_PAGE, List, Now, ObjectInfo, Page
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, keys_of, new_partition
 from tests.unreadable import UNREADABLE, Rewrite, rewrite_in
@@ -164,6 +164,7 @@ def info(number: int, of: Callable[[int], str] = KEYS.manifest.key) -> ObjectInf
 
 ODD: dict[str, Callable[[int], Page]] = {
     "nothing": lambda _: Page((), None),
+    "nothing yet": lambda _: UNKNOWN_PAGE,
     "only what is not ours": lambda head: Page((ObjectInfo(KEYS.manifest.prefix + "notes", 1, None),), None),
     "a number of another chain": lambda head: Page((info(head + 9, KEYS.compactor.key),), None),
     "in no order": lambda head: Page((info(head), info(head - 2), info(head - 1)), None),
@@ -197,6 +198,28 @@ def test_a_manifest_that_is_pinned_below_the_boundary_is_not_where_a_search_ends
     held = Held(world, PartitionFiles(KEYS).head())
     held.reply(Page((info(pinned),), None))
     assert held.end() == world.alone(files.head())
+
+
+def test_a_chain_that_has_not_begun_is_found_empty_in_three_rounds() -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    world.alone(appends(files, 3))
+    held = Held(world, PartitionFiles(KEYS).compactor_state())
+    assert held.end() is None
+    assert rounds(held)[:2] == [[KEYS.compactor.prefix], [KEYS.compactor.key(1)]]
+    assert len(rounds(held)) == 3
+
+
+@pytest.mark.parametrize("collections", [0, 2])
+def test_a_chain_that_was_empty_when_it_was_listed_has_begun_since(collections: int) -> None:
+    world, files = new_partition(), PartitionFiles(KEYS)
+    held = Held(world, PartitionFiles(KEYS).compactor_state())
+    held.go()
+    epoch = world.alone(claim(files))
+    collected(world, files, epoch, collections)
+    for _ in range(collections):
+        epoch = world.alone(claim(files))
+    collected(world, files, epoch, collections)
+    assert held.end() == world.alone(files.compactor_state())
 
 
 def test_who_may_not_list_searches_for_the_numbers() -> None:

@@ -10,7 +10,7 @@ from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.manifest.transactions import TransactionStamp
 from lithify.store.errors import CommitUnknown, Corrupt, Unavailable
-from lithify.store.port import Create, Get, Head, List, Now, Object, Page, Pause, Request, Together
+from lithify.store.port import UNKNOWN_PAGE, Create, Get, Head, List, Now, Object, Pause, Request, Together
 from tests.interleave import World
 from tests.protocol.scene import (
     GRACE_MS,
@@ -76,7 +76,7 @@ def test_a_first_number_collected_while_it_was_looked_for_is_no_empty_chain() ->
     world, quick = new_partition(), PartitionFiles(KEYS)
     epoch = world.alone(claim(quick))
     held = Held(world, PartitionFiles(KEYS).head())
-    held.reply(Page((), None))  # it may not list, or the store is near
+    held.reply(UNKNOWN_PAGE)  # the store is near
     asked = held.request
     assert isinstance(asked, Together)
     boundaries = [each for each in asked.requests if isinstance(each, Get)]

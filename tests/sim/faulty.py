@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lithify.manifest.homes import HERE
 from lithify.store.errors import AccessDenied, InvalidRequest, Unavailable
 from lithify.store.port import (
+    UNKNOWN_PAGE,
     Create,
     Delete,
     Folders,
@@ -324,7 +325,7 @@ class FaultyStore:
         listings, earlier = self._world.climate.listings, self._shown.setdefault(prefix, [])
         self._world.counts[f"hint: {listings}"] += 1
         if listings == "none":
-            return Page((), None)
+            return UNKNOWN_PAGE
         if page not in earlier:
             earlier.append(page)
         return actor.luck.choice(earlier) if listings == "old" else page
