@@ -4,8 +4,8 @@ One abstraction serves `.manifest`, `.compactor`, `.boundary`, `.topic` and `.wa
 P1-P4 of docs/protocol.md; each race is described beside the line that prevents it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -13,10 +13,10 @@ from lithify.manifest.ages import young
 from lithify.manifest.codec import LaterFormat, check_belongs, check_repaired, decode
 from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
-from lithify.manifest.gallop import NEAR_MAX, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
+from lithify.manifest.gallop import NEAR_MAX, NEAR_SMALL, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.listed import last_listed
-from lithify.manifest.model import Numbered
+from lithify.manifest.model import Boundary, Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
 from lithify.manifest.version import Committed, Version
 from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
@@ -38,9 +38,8 @@ R = TypeVar("R")
 class Lineage(Generic[S]):
     """One client's view of a chain: the newest version it has seen, and the protocol to continue from there.
 
-    `dead_at` returns the largest dead number of a chain that is collected, for one GET of the next number of
-    `boundary`. None for chains whose files are never deleted: there an absent N+1 alone proves that N is the head.
-    Files of such chains are small, so a search reads them instead of asking whether they exist.
+    `boundary` is the chain that says which numbers of this one are dead (`dead_in`). None: its files are never deleted,
+    so an absent N+1 alone proves that N is the head; and they are small, so a search reads what it looks at.
     """
 
     def __init__(
@@ -48,18 +47,18 @@ class Lineage(Generic[S]):
         chain: Chain,
         kind: type[S],
         check: Callable[[S | None, S], None],
-        dead_at: Callable[[], Awaitable[int]] | None = None,
+        boundary: "Lineage[Boundary] | None" = None,
+        dead_in: Callable[[Boundary], int] = lambda _: 0,
         committed: Callable[[S | None, S], None] | None = None,
         parts: Parts[S] | None = None,
-        boundary: "Lineage[Any] | None" = None,
     ) -> None:
         self.chain = chain
         self.kind = kind
         self._check = check
-        self._dead_at = dead_at
+        self._boundary = boundary
+        self._dead_in = dead_in
         self._committed = committed
         self._parts = parts
-        self._boundary = boundary
         self._seen: Version[S] = Version(0, None)
         self._seen_ms = 0
         self._searched = False  # whether `seen` was the head once
@@ -123,7 +122,7 @@ class Lineage(Generic[S]):
         SUBTLE! Parts are deleted once all manifests that name them are dead, and these may still be there (P23). So ask
         the boundary, after a part was found missing. Test: tests/protocol/test_p23_run_lists.py
         """
-        if version.lacks and version.number > await self._dead():
+        if version.lacks and version.number > await self.dead():
             named = self.chain.key(version.number)
             raise Corrupt(
                 f"{version.lacks} is missing, and {named} needs it; nothing was changed. Restore the object",
@@ -154,22 +153,17 @@ class Lineage(Generic[S]):
 
     async def refresh(self) -> Version[S]:
         """The head (P3). Costs two GETs, one after the other, if nothing has changed."""
-        low = self._seen if self._searched else self._first
-        if self._searched or self._dead_at is None:
-            found = await self._search(low)
-        elif (found := await self._listed()) is None:
-            # The boundary is asked for beside a search from 1, which is right if nothing was collected yet. Otherwise
-            # that search ends too low, or at a manifest that a checkpoint keeps.
-            dead, found = await both(self._dead(), self._search(low))
-            if dead and (found is None or found.number <= dead):
-                found = await self._search(Version(dead, None))
+        if self._searched or self._boundary is None:
+            found = await self._search(self._seen if self._searched else self._first)
+        else:
+            found = await self._search_listed(self._boundary) or await self._search_unlisted()
         for _ in range(SEARCH_ROUNDS_MAX):
             # SUBTLE! An absent N+1 does not prove that N is the head. 1. We read N. 2. Others commit far ahead; N and
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
             # is still below N. So it is never asked for together with N+1, however much that would save; N's content
             # may be, if it is what was found there. Test: tests/protocol/test_p03_head_search.py
             if found is None or found.whole:
-                dead = await self._dead()
+                dead = await self.dead()
             else:
                 dead, found = await self._read_beside(found)
             if found is not None and found.number > dead:
@@ -184,8 +178,8 @@ class Lineage(Generic[S]):
         """Others say they have seen `number`: look there first. If it is not there, a search begins at 1."""
         self._first = Version(max(number - 1, self._first.number), None)
 
-    async def _listed(self) -> Version[S] | None:
-        """Where a search ends that begins at the largest number that a listing shows. None: it shows none of use.
+    async def _search_listed(self, boundary: "Lineage[Boundary]") -> Version[S] | None:
+        """From the largest number that a listing shows. None: it shows none that can be read.
 
         SUBTLE! A page may be old, or one of several, in any order. So it says where to begin; the next number must be
         absent, and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py
@@ -196,9 +190,13 @@ class Lineage(Generic[S]):
         found, self._ahead = await both(self.glance(last), self.glance(last + 1))
         if found is None or found.value is None:
             return None
-        assert self._boundary is not None
-        self._boundary.suppose(found.value.boundary_seen)
+        boundary.suppose(found.value.boundary_seen)
         return found if self._ahead is None else await self._search(found)
+
+    async def _search_unlisted(self) -> Version[S] | None:
+        """From 1; if anything was collected that ends too low, or at what a checkpoint keeps, and begins anew."""
+        dead, found = await both(self.dead(), self._search(Version(0, None)))
+        return await self._search(Version(dead, None)) if dead and (found is None or found.number <= dead) else found
 
     async def _read_beside(self, there: Version[S]) -> tuple[int, Version[S] | None]:
         """The largest dead number, and version `there`, which a search has found. None: gone, or damaged and dead."""
@@ -209,16 +207,16 @@ class Lineage(Generic[S]):
             except (Corrupt, LaterFormat) as error:
                 return None, error
 
-        dead, (found, unreadable) = await both(self._dead(), stored())
+        dead, (found, unreadable) = await both(self.dead(), stored())
         if unreadable is not None:
-            dead = await self._dead()
+            dead = await self.dead()
             if there.number > dead:
                 raise unreadable
         # SUBTLE! 1. The search finds N, and the boundary is below it. 2. We stand still; N is collected. 3. A stalled
         # writer creates N anew. 4. We read that. What the search found lived; if this is another object, only a later
         # boundary can tell. Test: tests/protocol/test_p03_head_search.py
         if found is not None and (not found.tag or found.tag != there.tag):
-            dead = await self._dead()
+            dead = await self.dead()
         return dead, found
 
     async def _search(self, low: Version[S]) -> Version[S] | None:
@@ -238,7 +236,7 @@ class Lineage(Generic[S]):
 
         async def look(numbers: Sequence[int]) -> Sequence[bool]:
             keys = map(self.chain.key, numbers)
-            if self._dead_at is not None:
+            if self._boundary is not None:
                 infos = await together([Head(key) for key in keys])
                 tags.update((number, info.tag) for number, info in zip(numbers, infos, strict=True) if info)
                 return [info is not None for info in infos]
@@ -246,8 +244,8 @@ class Lineage(Generic[S]):
             objects.update((number, found) for number, found in zip(numbers, replies, strict=True) if found is not None)
             return [found is not None for found in replies]
 
-        strides = STRIDES_FIRST_SMALL if self._dead_at is None else STRIDES_FIRST
-        end = await end_of_stretch(low.number, look, strides, near or 0)
+        strides, least = (STRIDES_FIRST_SMALL, NEAR_SMALL) if self._boundary is None else (STRIDES_FIRST, 0)
+        end = await end_of_stretch(low.number, look, strides, max(near or 0, least))
         if end is None:
             raise Unavailable(
                 f"{self.chain.prefix}: every number seems to exist, so something other than the store may be "
@@ -322,12 +320,12 @@ class Lineage(Generic[S]):
             self._check(head.value, value)
             before = attempt.open_number, attempt.nonce
             await store_parts(bodies, attempt.parts, frees=edit.frees)
-            target = Target(self.chain.key(number), number, self._dead)
+            target = Target(self.chain.key(number), number, self.dead)
             settled, rival = await create(target, value, attempt, frees=edit.frees)
             # SUBTLE! What we learned about `number` counts only if the number is not dead. A stalled writer can create
             # a collected number anew, and a body of ours may have lived and been collected before we looked. Test:
             # tests/protocol/test_p04_boundary.py
-            dead = await self._dead()
+            dead = await self.dead()
             if number > dead and settled is Settled.OURS:
                 await self._saw(Version(number, value))
                 if self._committed is not None:
@@ -378,7 +376,7 @@ class Lineage(Generic[S]):
             found = found if found.whole else await self.read(found.number)
         except (Corrupt, LaterFormat):  # unless it is dead, the search for the head meets it again
             found = None
-        if found is None or not found.whole or (found is not taken and found.number <= await self._dead()):
+        if found is None or not found.whole or (found is not taken and found.number <= await self.dead()):
             return await self.refresh()
         await self._saw(found)
         return found
@@ -396,5 +394,7 @@ class Lineage(Generic[S]):
         divided = self._parts.divided(head, value, written)
         return divided if isinstance(divided, Refused) else (divided[0], made.result, divided[1])
 
-    async def _dead(self) -> int:
-        return 0 if self._dead_at is None else await self._dead_at()
+    async def dead(self) -> int:
+        """The largest dead number, for one GET of the boundary's next number."""
+        found = None if self._boundary is None else (await self._boundary.refresh()).value
+        return 0 if found is None else self._dead_in(found)

@@ -3,10 +3,19 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-__all__ = ["NARROW_LOOKS", "NEAR_MAX", "STRIDES", "STRIDES_FIRST", "STRIDES_FIRST_SMALL", "end_of_stretch"]
+__all__ = [
+    "NARROW_LOOKS",
+    "NEAR_MAX",
+    "NEAR_SMALL",
+    "STRIDES",
+    "STRIDES_FIRST",
+    "STRIDES_FIRST_SMALL",
+    "end_of_stretch",
+]
 
 STRIDES_FIRST = 6  # looks of the first round: 1, 2, 4 … 32 numbers ahead
-STRIDES_FIRST_SMALL = 3  # in a chain that is short as a rule
+STRIDES_FIRST_SMALL = 3  # in a chain that is short as a rule, or whose end is nearly known
+NEAR_SMALL = 3  # there, the numbers of the first round that are looked at one by one: 1, 2, 3, and 4 by a stride
 STRIDES = 8  # of each later round
 NARROW_LOOKS = 15  # between two strides: 15 numbers are told apart in one round, 255 in two
 NEAR_MAX = 31  # numbers of the first round that are looked at one by one, if about so many are expected

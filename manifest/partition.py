@@ -38,12 +38,14 @@ class PartitionFiles:
         self.committed = committed
         self.homes = homes
         self.boundary: Lineage[Boundary] = Lineage(keys.boundary, Boundary, check_boundary)
-        self.manifest: Lineage[Manifest] = Lineage(
-            keys.manifest, Manifest, check_manifest, self._dead_manifest, committed, RunLists(keys), self.boundary
-        )
+        self.manifest = self._manifests(committed, RunLists(keys))
         self.compactor: Lineage[CompactorState] = Lineage(
-            keys.compactor, CompactorState, check_compactor, self._dead_compactor, committed, boundary=self.boundary
+            keys.compactor, CompactorState, check_compactor, self.boundary, _dead_states, committed
         )
+
+    def _manifests(self, committed: Committed | None, lists: RunLists | None) -> Lineage[Manifest]:
+        chain = self.keys.manifest
+        return Lineage(chain, Manifest, check_manifest, self.boundary, _dead_manifests, committed, lists)
 
     def again(self) -> "PartitionFiles":
         """Another object for the same files, which has read nothing yet."""
@@ -65,14 +67,6 @@ class PartitionFiles:
     def name(self) -> str:
         return f"{self.keys.topic}/{self.keys.partition}"
 
-    async def _dead_manifest(self) -> int:
-        boundary = (await self.boundary.refresh()).value
-        return 0 if boundary is None else boundary.manifest
-
-    async def _dead_compactor(self) -> int:
-        boundary = (await self.boundary.refresh()).value
-        return 0 if boundary is None else boundary.compactor
-
     async def head(self) -> Manifest:
         """The manifest's head (P3). Raises NotFound if the partition was never created."""
         return self._there((await self.manifest.refresh()).value)
@@ -87,9 +81,7 @@ class PartitionFiles:
     async def bare_head(self) -> Manifest:
         """As `head`, but as it is stored: reads no run list, so it lacks the runs that its lists list. For who looks
         at files; nothing may be made of it."""
-        dead_at, boundary = self._dead_manifest, self.boundary
-        bare: Lineage[Manifest] = Lineage(self.keys.manifest, Manifest, check_manifest, dead_at, boundary=boundary)
-        return self._there((await bare.refresh()).value)
+        return self._there((await self._manifests(None, None).refresh()).value)
 
     async def live_head(self) -> Manifest:
         """As `head`. Also raises NotFound if the topic was deleted."""
@@ -114,7 +106,7 @@ class PartitionFiles:
         nothing: then people look at manifests."""
         version = await self.manifest.read(number)
         try:
-            dead = await self._dead_manifest()
+            dead = await self.manifest.dead()
         except (Corrupt, LaterFormat):
             return version
         return version if number > dead else _if_pinned(version)
@@ -150,3 +142,11 @@ def _if_pinned(version: Version[Manifest] | None) -> Version[Manifest] | None:
     if version is None or version.value is None:
         return version
     return version if any(pin.manifest == version.number for pin in version.value.checkpoints) else None
+
+
+def _dead_manifests(boundary: Boundary) -> int:
+    return boundary.manifest
+
+
+def _dead_states(boundary: Boundary) -> int:
+    return boundary.compactor

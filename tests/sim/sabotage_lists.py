@@ -12,9 +12,9 @@ OF_LISTS = (
         "P23",
         "manifest/commit.py",
         "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n"
-        "            target = Target(self.chain.key(number), number, self._dead)\n"
+        "            target = Target(self.chain.key(number), number, self.dead)\n"
         "            settled, rival = await create(target, value, attempt, frees=edit.frees)\n",
-        "            target = Target(self.chain.key(number), number, self._dead)\n"
+        "            target = Target(self.chain.key(number), number, self.dead)\n"
         "            settled, rival = await create(target, value, attempt, frees=edit.frees)\n"
         "            await store_parts(bodies, attempt.parts, frees=edit.frees)\n",
     ),
@@ -100,7 +100,7 @@ OF_LISTS = (
         "a dead manifest without its list is damage",
         "P23",
         "manifest/commit.py",
-        "        if version.lacks and version.number > await self._dead():\n",
+        "        if version.lacks and version.number > await self.dead():\n",
         "        if version.lacks:\n",
         focus="let go",
         test=LISTS + "test_a_dead_manifest_without_its_list_is_no_damage",

@@ -71,7 +71,7 @@ OF_NUMBERED_FILES = (
         "what came after a lost race lived",
         "P3",
         "manifest/commit.py",
-        "(found is not taken and found.number <= await self._dead())",
+        "(found is not taken and found.number <= await self.dead())",
         "(found is not taken and found.number <= 0)",
         test="tests/protocol/test_p03_head_search.py::test_an_edit_is_not_found_in_what_did_not_live",
     ),
@@ -150,9 +150,10 @@ OF_NUMBERED_FILES = (
         "the largest number of a page needs no boundary",
         "P3",
         "manifest/commit.py",
-        "        elif (found := await self._listed()) is None:\n",
-        "        elif (found := await self._listed()) is not None:\n"
-        "            await self._saw(found)\n            return found\n        else:\n",
+        "            found = await self._search_listed(self._boundary) or await self._search_unlisted()\n",
+        "            found = await self._search_listed(self._boundary)\n"
+        "            if found is not None:\n                await self._saw(found)\n                return found\n"
+        "            found = await self._search_unlisted()\n",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",
