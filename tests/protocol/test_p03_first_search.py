@@ -63,6 +63,7 @@ def test_a_partition_of_any_age_is_found_in_three_rounds_and_seven_requests(time
     world.alone(appends(files, appended))
     if not appended:
         superseded(world, files, epoch)
+        world.now_ms += GRACE_MS
         world.alone(collect(files, GRACE_MS))
     named = world.alone(files.head()).boundary_seen
     assert files.boundary.seen.number - named == (0 if appended else 1)
@@ -127,6 +128,7 @@ def test_a_page_of_long_ago_hides_nothing() -> None:
 
 def test_what_is_collected_after_the_listing_is_not_the_head() -> None:
     """History 1. At each request of a search the rest of the world goes on."""
+    stop = 0
     for stop in range(20):
         world, files = new_partition(), PartitionFiles(KEYS)
         epoch = world.alone(claim(files))
