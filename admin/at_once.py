@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def asked_at_once(ask: Callable[[A], T], places: Iterable[A]) -> list[T]:
-    """What `ask` returns for each, in their order. Raises what it raised first, when all have ended."""
+    """What `ask` returns for each, in their order. Raises the failure that came first, and begins no other then."""
     return many(ask, places)
 
 

@@ -12,7 +12,7 @@ from lithify.admin.partitions import Answers, Failed, Places, partition_at
 from lithify.compactor.info import CompactionInfo, compaction_id, compaction_info
 from lithify.compactor.plan import choose_requested
 from lithify.compactor.request_edits import RequestCancel, Submit
-from lithify.log.beside import ItsTurn
+from lithify.log.beside import AskAlone
 from lithify.manifest.catalog import partition_of
 from lithify.manifest.config import parse
 from lithify.manifest.jobs import Job, Status
@@ -153,10 +153,10 @@ def retry(known: KnownPartitions, found: FoundPartition) -> Retried:
 def retry_topic(known: KnownPartitions, topic: str) -> Answers[Retried]:
     def beside(found: FoundPartition) -> Retried:
         if known.run(found.keys, lambda files: files.head()).quarantine is not None:
-            raise ItsTurn  # a segment is read, wherever it is
+            raise AskAlone  # a segment is read, wherever it is
         return _nothing_to_lift(found)
 
-    return Places.of(known, topic).ask_in_turn(partial(retry, known), beside)
+    return Places.of(known, topic).ask_beside_or_alone(partial(retry, known), beside)
 
 
 def _nothing_to_lift(found: FoundPartition) -> Retried:

@@ -26,7 +26,7 @@ from lithify.compactor.relief import relief
 from lithify.compactor.requested import waits_for
 from lithify.compactor.split import AHEAD_MAX, ranges_without_weights
 from lithify.compactor.weighing import Weighing
-from lithify.log.beside import ItsTurn
+from lithify.log.beside import AskAlone
 from lithify.manifest.cold_price import ColdPrice, cold_price
 from lithify.manifest.config import TopicConfig, parse
 from lithify.manifest.debt import Debt, DebtName, NotDue, Work
@@ -124,10 +124,10 @@ def explain_topic(known: KnownPartitions, topic: str) -> Answers[Explanation]:
     def beside(found: FoundPartition) -> Explanation:
         reading, decided = _decided(known, found)
         if reading.manifest.homes:  # footers may be there
-            raise ItsTurn
+            raise AskAlone
         return _explained(known, found, reading, decided)
 
-    return Places.of(known, topic).ask_in_turn(partial(explain, known), beside)
+    return Places.of(known, topic).ask_beside_or_alone(partial(explain, known), beside)
 
 
 def _decided(known: KnownPartitions, found: FoundPartition) -> tuple[Reading, Decision]:

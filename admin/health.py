@@ -93,8 +93,7 @@ def _checks(known: KnownPartitions, topic: str | None) -> Iterator[Check]:
             yield Check(f"topic {found.topic}", "failure", found.fault.text, found.fault)
             continue
         look = next(looks)
-        homes.add(found, look.cold_home, ())
-        homes.add(found, "", look.homes)
+        homes.add(found, look.cold_home, look.homes)
         if isinstance(look.checks, Fault):
             yield Check(f"{found.keys.topic}/{found.keys.partition}", "failure", look.checks.text, look.checks)
             continue

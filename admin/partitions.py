@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from lithify.log.beside import asked_in_turn
+from lithify.log.beside import beside_or_alone
 from lithify.manifest.catalog import partition_keys, partition_of
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.model import TopicFile
@@ -89,10 +89,12 @@ class Places:
         other home."""
         return self._answers(self.driver.all_of(lambda found: attempt(partial(work, found)), self.chosen))
 
-    def ask_in_turn(self, work: Callable[[FoundPartition], T], beside: Callable[[FoundPartition], T]) -> Answers[T]:
+    def ask_beside_or_alone(
+        self, work: Callable[[FoundPartition], T], beside: Callable[[FoundPartition], T]
+    ) -> Answers[T]:
         """As `ask`, for work that may ask another home, or takes long. `beside` is asked as `ask` asks; where it raises
-        ItsTurn (lithify.log.beside), `work` is, by the caller."""
-        calls = asked_in_turn(self.driver.store, enumerate(self.chosen), work, beside)
+        AskAlone (lithify.log.beside), `work` is, by the caller."""
+        calls = beside_or_alone(self.driver.store, enumerate(self.chosen), work, beside)
         return self._answers(attempt(call) for _, call in calls)
 
     def _answers(self, answers: Iterable[T | Fault]) -> Answers[T]:

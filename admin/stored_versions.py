@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lithify.log.record import Headers, to_records
-from lithify.log.small_partitions import PartitionRead, in_turn
+from lithify.log.small_partitions import PartitionRead, in_order
 from lithify.manifest.bounds import Bounds, may_hold
 from lithify.manifest.known import KnownPartitions
 from lithify.manifest.missing import explain_missing
@@ -144,7 +144,7 @@ def _latest(places: list[Place], segments: Segments, key: bytes, limit: int, *, 
 
     newest = sorted((each for each in places if may_hold(each.ref, wanted)), key=lambda each: -each.ref.max_offset)
     reads = Needed(PartitionRead.of([each.ref], partial(copies, each)) for each in newest)
-    for each in in_turn(reads, segments.homes.here):
+    for each in in_order(reads, segments.homes.here):
         if each.offset in kept:
             kept[each.offset].append(each)
         elif len(kept) < limit or each.offset > offsets[0]:

@@ -325,7 +325,7 @@ def _write(
     """With `latest` and no `partition`, leaves out what keys left behind when the topic grew, and warns about it."""
     from lithify.cli.records.sinks import open_sink
     from lithify.cli.turns import Turns
-    from lithify.log.small_partitions import PartitionRead, in_turn
+    from lithify.log.small_partitions import PartitionRead, in_order
     from lithify.segment.stayed import stayed_batches
 
     opened = invocation.warehouse().topic(topic)
@@ -346,7 +346,7 @@ def _write(
         places = then.places if latest else None
         reads = [fixed(number, found) for number, found in enumerate(then.partitions)]
     else:
-        reads = Turns(opened, invocation.warehouse(), batches)
+        reads = Turns(opened, invocation.warehouse().driver, batches)
 
     def tell(number: int, records: int) -> None:
         moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"
@@ -356,7 +356,7 @@ def _write(
         open_sink(target, invocation.options_for(target), given_format) as sink,
         invocation.output.progress(f"reading {topic}", seen=target != "-") as tick,
     ):
-        for number, mine in groupby(in_turn(reads, invocation.warehouse().store), itemgetter(0)):
+        for number, mine in groupby(in_order(reads, invocation.warehouse().store), itemgetter(0)):
             rows = (batch for _, batch in mine)
             here = rows if places is None else stayed_batches(rows, places, number, tell)
             for batch in _limited(here, None if limit is None else limit - sink.rows):

@@ -14,7 +14,7 @@ from lithify.cli.outages import Outage
 from lithify.cli.output import tell_cold
 from lithify.cli.records.lines import record_line
 from lithify.cli.terminal import plain_json, warn
-from lithify.log.beside import asked_in_turn
+from lithify.log.beside import beside_or_alone
 from lithify.log.consumer import RECORDS_MAX
 from lithify.log.follow import POLL_MS, Follower, Gap
 from lithify.log.record import Record
@@ -54,7 +54,7 @@ def tail(
         outage, cold = Outage("reading", topic), _ColdReads(opened)
         while not leave.is_set() and lines.left > 0:
             found, refused = False, places.refused
-            for number, take in asked_in_turn(driver.store, followers.items(), Follower.take, Follower.take_beside):
+            for number, take in beside_or_alone(driver.store, followers.items(), Follower.take, Follower.take_beside):
                 with outage.outlasted(number):  # for this partition only: the others continue meanwhile
                     stretch = take()
                     if stretch is not None:

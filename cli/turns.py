@@ -1,4 +1,4 @@
-"""The partitions of a topic, each to be read as it is when its turn comes."""
+"""The partitions of a topic, each as it was when it was opened, at most a minute before its turn."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from lithify.log.small_partitions import TOGETHER_MAX, PartitionRead
 from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
-from lithify.log.warehouse import Warehouse
+from lithify.store.driver import Driver
 
 __all__ = ["OPEN_ANEW_MS", "Turns"]
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Turns(Generic[T]):
-    """What is to be read of each partition, for `lithify.log.small_partitions.in_turn`. One that cannot be opened is
+    """What is to be read of each partition, for `lithify.log.small_partitions.in_order`. One that cannot be opened is
     tried again, and raises, at its turn.
 
     SUBTLE! 1. Several partitions are opened. 2. An hour goes by while the first is written. 3. The manifest of the
@@ -25,10 +25,10 @@ class Turns(Generic[T]):
     tests/cli/test_partitions_far_away.py
     """
 
-    def __init__(self, topic: Topic, warehouse: Warehouse, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
+    def __init__(self, topic: Topic, driver: Driver, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
         """`read` gives what a partition has, by its number."""
         self._topic = topic
-        self._driver = warehouse.driver
+        self._driver = driver
         self._read = read
         self._count = topic.partitions
         self._found: dict[int, tuple[int, Snapshot | Exception]] = {}  # with the time
@@ -39,7 +39,8 @@ class Turns(Generic[T]):
     def __getitem__(self, number: int, /) -> PartitionRead[T]:
         opened_ms, found = self._found.pop(number, (None, None))
         if found is None or opened_ms is None or self._driver.monotonic_ms() - opened_ms > OPEN_ANEW_MS:
-            self._open(range(number, min(number + TOGETHER_MAX, self._count)))
+            together = TOGETHER_MAX if self._driver.store.far else 1
+            self._open(range(number, min(number + together, self._count)))
             opened_ms, found = self._found.pop(number)
         self._found[number] = opened_ms, found
         if isinstance(found, Exception):

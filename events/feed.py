@@ -10,8 +10,8 @@ from contextlib import ExitStack, suppress
 
 from lithify.events.chain import MARGIN_MS
 from lithify.events.finding import Finder, Found
-from lithify.events.missed import Missed, Readings
 from lithify.events.notices import Gap
+from lithify.events.readings import Behind, Readings
 from lithify.events.stream import RING_MAX, Asked, Cursor, Ring, Sent
 from lithify.events.troubles import Troubles
 from lithify.events.types import Change, Event
@@ -230,7 +230,7 @@ class Feed:
         for event in self._readings.read(watched.keys, watched.chains, lambda chain: chain.look()):
             self._add(event)
 
-    def _behind(self, scope: Scope, cursor: Cursor) -> Missed | None:
+    def _behind(self, scope: Scope, cursor: Cursor) -> Behind | None:
         """What the client at `cursor` has not, up to here; None: it is all in the ring.
 
         SUBTLE! What it missed of a topic that cannot be read is a gap, told at once. 1. We note that this is to be read
@@ -262,7 +262,7 @@ class Feed:
                 if keys not in kept
             }
             here = Cursor(self._ring.server, self._ring.last, self._at_ms)
-        return Missed(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, [*gaps, *told])
+        return Behind(cursor, here, {keys: (found[keys], each) for keys, each in chains.items()}, [*gaps, *told])
 
     def _let_go(self) -> None:
         now_ms = self._driver.monotonic_ms()

@@ -1,4 +1,5 @@
-"""Readers that stay where they are: those of several partitions are asked in turn (docs/rfcs/0030)."""
+"""Asks many partitions side by side; one that has too much to do for that is asked alone afterwards
+(docs/rfcs/0030)."""
 
 import os
 import threading
@@ -11,45 +12,46 @@ from lithify.store.driver import Driver
 from lithify.store.port import Store
 from lithify.store.side_by_side import result
 
-__all__ = ["Beside", "ItsTurn", "asked_in_turn"]
+__all__ = ["AskAlone", "Beside", "beside_or_alone"]
 
 R = TypeVar("R")
 T = TypeVar("T")
 Each = Callable[[Callable[[R], T], Sequence[R]], Sequence[T | Exception]]
 
 
-class ItsTurn(Exception):
+class AskAlone(Exception):
     """A reader that is asked beside others has more to do than it may there: ask it alone."""
 
 
-def asked_in_turn(
+def beside_or_alone(
     store: Store,
     readers: Iterable[tuple[int, R]],
     alone: Callable[[R], T],
     beside: Callable[[R], T],
     each: Each[R, T] | None = None,
 ) -> Iterator[tuple[int, Callable[[], T]]]:
-    """How to ask each of `readers`, by number: call what comes with it, at once.
+    """Yields each reader's number, and a call that returns its answer or raises. Make the call before taking the next
+    pair.
 
-    Those of a far store have been asked by then, TOGETHER_MAX of them side by side, so that they do not wait for one
-    another. It is threads of the warehouse's `store` that ask `beside`: where that is not enough, it raises ItsTurn,
-    and the caller asks `alone`. `each`: who asks them instead, as `Beside.each`.
+    Readers of a far store have been asked by then, TOGETHER_MAX of them side by side. Threads of the warehouse's
+    `store` ask them, by `beside`; where that raises AskAlone, the call asks `alone`. `each`: who asks them instead, as
+    `Beside.each`.
     """
     left = list(readers)
     while left:
         together, left = left[:TOGETHER_MAX], left[TOGETHER_MAX:]
-        outcomes: Sequence[T | Exception] = [ItsTurn()] * len(together)
+        outcomes: Sequence[T | Exception] = [AskAlone()] * len(together)
         if store.far and len(together) > 1:
             asked = [reader for _, reader in together]
             outcomes = (
                 each(beside, asked) if each else store.side_by_side([partial(beside, reader) for reader in asked])
             )
         for (number, reader), outcome in zip(together, outcomes, strict=True):
-            yield number, partial(alone, reader) if isinstance(outcome, ItsTurn) else partial(result, outcome)
+            yield number, partial(alone, reader) if isinstance(outcome, AskAlone) else partial(result, outcome)
 
 
 class Beside:
-    """The threads that ask for one caller, who may be interrupted, and go on. One thread at a time.
+    """Asks readers side by side for a caller that outlives an interruption. For one calling thread.
 
     SUBTLE! 1. Threads look at partitions; Ctrl-C ends the wait for them. 2. The caller is handed records by its next
     poll, or closes. 3. A thread that was late counts these records as processed, or reads from what is being closed. So
@@ -71,7 +73,7 @@ class Beside:
         return self._busy > 0
 
     def each(self, ask: Callable[[R], T], readers: Sequence[R]) -> Sequence[T | Exception]:
-        """As `Driver.each`. Once the caller goes on without it, no thread begins anything: it answers ItsTurn."""
+        """As `Driver.each`. Once the caller goes on without it, no thread begins anything: it answers AskAlone."""
         self._asks, self._begun = True, set()
         outcomes = self._driver.each(partial(self._ask, ask, threading.get_ident(), self._round), readers)
         self._asks = False
@@ -94,7 +96,7 @@ class Beside:
     def _ask(self, ask: Callable[[R], T], caller: int, asked_in: int, reader: R) -> T:
         with self._lock:
             if asked_in != self._round:
-                raise ItsTurn
+                raise AskAlone
             self._begun.add(reader)
             self._busy += (is_other := threading.get_ident() != caller)
         try:

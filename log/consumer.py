@@ -172,7 +172,7 @@ class Consumer:
         return len(self._waiting)
 
     def look_beside(self) -> int:
-        """As `look`, in a thread of the store, while other partitions are looked at. Raises ItsTurn
+        """As `look`, in a thread of the store, while other partitions are looked at. Raises AskAlone
         (lithify.log.beside) if it is to be asked alone."""
         self._check_open()
         self._check_process()

@@ -12,7 +12,7 @@ from typing import Literal, Self, get_args
 
 import msgspec
 
-from lithify.log.beside import ItsTurn
+from lithify.log.beside import AskAlone
 from lithify.log.record import Record, record_bytes
 from lithify.log.snapshot import Snapshot
 from lithify.log.sort_places import SortPlaces
@@ -169,10 +169,10 @@ class Follower:
         return self._taken(beside=False)
 
     def take_beside(self) -> Stretch | None:
-        """As `take`, in a thread of the store, while other followers are asked. Raises ItsTurn if it would have to
+        """As `take`, in a thread of the store, while other followers are asked. Raises AskAlone if it would have to
         read or sort much, or to ask another home."""
         if self._stretches is not None and not self._is_little:
-            raise ItsTurn
+            raise AskAlone
         return self._taken(beside=True)
 
     def _taken(self, *, beside: bool) -> Stretch | None:
@@ -194,7 +194,7 @@ class Follower:
                 shares = beside or self._places is not None
                 self._is_little = shares and self._snapshot.is_little(self.position, LITTLE_BYTES_MAX)
                 if beside and not self._is_little:
-                    raise ItsTurn
+                    raise AskAlone
                 if not self._may_read(again=is_over, beside=beside):
                     return None
             # If something below raises, the next call begins anew at `position`.
@@ -222,7 +222,7 @@ class Follower:
         if self._is_little and self._places.take_little(self):
             return True
         if beside:
-            raise ItsTurn
+            raise AskAlone
         return self._places.take(self, first=not self._was_at_end, again=again)
 
     def _give_back(self) -> None:

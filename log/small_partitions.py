@@ -9,7 +9,7 @@ from lithify.manifest.model import SegmentRef
 from lithify.store.port import Store
 from lithify.store.side_by_side import result
 
-__all__ = ["TOGETHER_BYTES_MAX", "TOGETHER_MAX", "PartitionRead", "Reads", "in_turn"]
+__all__ = ["TOGETHER_BYTES_MAX", "TOGETHER_MAX", "PartitionRead", "Reads", "in_order"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Reads(Protocol[T]):
     def __getitem__(self, place: int, /) -> PartitionRead[T]: ...
 
 
-def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
+def in_order(reads: Reads[T], store: Store) -> Iterator[T]:
     """The batches of each, one after the other. An error is raised when its turn comes. What is to be read of one is
     looked up in `reads` again when its turn comes, and whether it still is: `reads` may become shorter.
 
@@ -49,7 +49,7 @@ def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
     while place < len(reads):
         together = [reads[place]]
         size = together[0].bytes
-        while (place := place + 1) < len(reads) and _may_join(together, size, other := reads[place], store):
+        while (place := place + 1) < len(reads) and store.far and _may_join(together, size, other := reads[place]):
             size += other.bytes
             together.append(other)
         if len(together) == 1:
@@ -62,8 +62,8 @@ def in_turn(reads: Reads[T], store: Store) -> Iterator[T]:
             yield from result(outcome)
 
 
-def _may_join(together: list[PartitionRead[T]], size: int, other: PartitionRead[T], store: Store) -> bool:
-    if not store.far or len(together) == TOGETHER_MAX or not (together[0].hot and other.hot):
+def _may_join(together: list[PartitionRead[T]], size: int, other: PartitionRead[T]) -> bool:
+    if len(together) == TOGETHER_MAX or not (together[0].hot and other.hot):
         return False
     return size + other.bytes <= TOGETHER_BYTES_MAX
 

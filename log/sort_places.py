@@ -9,7 +9,8 @@ LITTLE_SORTS_MAX = 64  # open at once beside those, of 1 MiB of records each
 
 
 class SortPlaces:
-    """Shared by readers that one caller asks in turn, always in the same order. One thread at a time.
+    """Shared by readers that one caller asks, always in the same order. `take`: one thread at a time. `take_little` and
+    `give_back`: any thread; a few more than LITTLE_SORTS_MAX may get in.
 
     A reader keeps its place until the end of its snapshot, so nothing is sorted twice. Readers of their first snapshot,
     which may take hours, leave one place to those that have caught up and have little to sort.
@@ -38,7 +39,7 @@ class SortPlaces:
         return True
 
     def take_little(self, reader: object) -> bool:
-        """Whether `reader` may sort a little now. Also for threads that ask several readers at once."""
+        """Whether `reader` may sort a little now."""
         if reader not in self._little and len(self._little) >= LITTLE_SORTS_MAX:
             return False
         self._little.add(reader)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from lithify.log.beside import Beside, asked_in_turn
+from lithify.log.beside import Beside, beside_or_alone
 from lithify.log.consumer import RECORDS_MAX, Consumer, ConsumerConfig, check_poll
 from lithify.log.follow import Gap
 from lithify.log.own_process import OwnProcess
@@ -187,16 +187,16 @@ class TopicConsumer:
         return ready
 
     def _looks(self, wanted: int) -> Iterator[tuple[int, Callable[[], int]]]:
-        """How to look at each partition, in turn, as far as what waits in them is not enough. What they find stays with
-        them until it is handed out."""
-        in_turn: list[tuple[int, Consumer]] = []
+        """Pairs of a partition and a call that looks at it: from the one whose turn it is, until `wanted` items wait.
+        What a look finds stays with its partition until it is handed out."""
+        asking: list[tuple[int, Consumer]] = []
         waiting = 0
         for number in self._numbers[self._turn :] + self._numbers[: self._turn]:
             if waiting < wanted:
-                in_turn.append((number, self._consumers[number]))
+                asking.append((number, self._consumers[number]))
                 waiting += self._consumers[number].waiting
         if self._is_over():  # nothing more is read
-            yield from ((number, consumer.look) for number, consumer in in_turn)
+            yield from ((number, consumer.look) for number, consumer in asking)
             return
         # While others have something, one that had nothing is not asked once more when its turn comes.
         empty = self._empty.copy() if waiting else set[Consumer]()
@@ -204,7 +204,7 @@ class TopicConsumer:
         def look_beside(consumer: Consumer) -> int:
             return 0 if consumer in empty and not consumer.waiting else consumer.look_beside()
 
-        for number, look in asked_in_turn(self._driver.store, in_turn, Consumer.look, look_beside, self._asked):
+        for number, look in beside_or_alone(self._driver.store, asking, Consumer.look, look_beside, self._asked):
             self._empty.discard(self._consumers[number])
             yield number, look
 
@@ -254,7 +254,7 @@ class TopicConsumer:
         """Of all partitions, even if one raises: the others' positions are committed anyway."""
         self._beside.settle()
         failed: list[LithifyError] = []
-        for _, call in asked_in_turn(self._driver.store, self._consumers.items(), do, do, self._beside.each):
+        for _, call in beside_or_alone(self._driver.store, self._consumers.items(), do, do, self._beside.each):
             try:
                 call()
             except LithifyError as refused:

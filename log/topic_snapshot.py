@@ -12,12 +12,12 @@ import pyarrow as pa
 import structlog
 from msgspec.structs import replace
 
-from lithify.log.beside import ItsTurn, asked_in_turn
+from lithify.log.beside import AskAlone, beside_or_alone
 from lithify.log.partition import Partition
 from lithify.log.placed import check_keys, get_placed
 from lithify.log.planning import Wanted, held_together, target_of, wanted
 from lithify.log.record import Record, whole_records
-from lithify.log.small_partitions import PartitionRead, in_turn
+from lithify.log.small_partitions import PartitionRead, in_order
 from lithify.log.snapshot import Snapshot
 from lithify.log.whole import Batches, Whole
 from lithify.manifest.places_of_keys import KeyPlaces
@@ -83,13 +83,13 @@ class TopicSnapshot:
             PartitionRead.of(whole.segments, partial(snapshot.batches, whole, self._left_out))
             for snapshot, whole in zip(self.partitions, self._wholes(asked), strict=True)
         ]
-        batches = Whole(in_turn(reads, self._store), self.topic)
+        batches = Whole(in_order(reads, self._store), self.topic)
         return pa.RecordBatchReader.from_batches(schema_of(asked.columns), batches)
 
     def read(self) -> Iterator[Record]:
         """As `Topic.read`."""
         reads = [PartitionRead.of(each.segments, lambda each=each: each.log().rows) for each in self.partitions]
-        return whole_records(Batches(RECORDS, Whole(in_turn(reads, self._store), self.topic)), self.topic)
+        return whole_records(Batches(RECORDS, Whole(in_order(reads, self._store), self.topic)), self.topic)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """As `scan`, for whatever reads Arrow: `polars.DataFrame(snapshot)`, or DuckDB's `from snapshot`."""
@@ -144,10 +144,10 @@ class TopicSnapshot:
 
         def beside(snapshot: Snapshot) -> T:
             if snapshot.homes:
-                raise ItsTurn
+                raise AskAlone
             return ask(snapshot)
 
-        return [call() for _, call in asked_in_turn(self._store, enumerate(self.partitions), ask, beside)]
+        return [call() for _, call in beside_or_alone(self._store, enumerate(self.partitions), ask, beside)]
 
     def _wholes(self, asked: Wanted) -> list[ReadTask]:
         """A task for all of each partition."""

@@ -1,7 +1,7 @@
 """The topic of an option set, on the driver; and what executors need to reach the same store."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from pyspark_lithify.options import Common
 
@@ -15,10 +15,6 @@ from lithify.store.port import StoreSpec
 __all__ = ["Opened", "opened", "topic_on_executor"]
 
 
-A = TypeVar("A")
-T = TypeVar("T")
-
-
 class Opened(NamedTuple):
     topic: Topic
     driver: Driver
@@ -26,10 +22,6 @@ class Opened(NamedTuple):
     def spec(self, needed: Iterable[str] = ()) -> StoreSpec:
         """How executors open the warehouse, and the homes that they need."""
         return self.driver.homes.spec(needed)
-
-    def each(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
-        """As `Driver.all_of`: side by side if the store is far."""
-        return self.driver.all_of(work, items)
 
 
 def opened(common: Common) -> Opened:

@@ -94,7 +94,7 @@ def planned(opened: "Opened", options: ReadOptions, columns: Sequence[str]) -> "
     found: list[ReadTask] = []
     share = None if options.tasks is None else max(1, options.tasks // len(options.partitions))
     wanted = list(enumerate(options.partitions))
-    snapshots = opened.each(lambda each: _of_one(opened.topic, options, *each), wanted)
+    snapshots = opened.driver.all_of(lambda each: _of_one(opened.topic, options, *each), wanted)
     starts = starts_within(options.offset_from, snapshots)
     for snapshot, start in zip(snapshots, starts, strict=True):
         found += snapshot.plan(**common, start_offset=start, tasks=share)
@@ -110,7 +110,9 @@ def _of_all(opened: "Opened", options: ReadOptions) -> "TopicSnapshot":
     found = topic.snapshot(manifests=options.manifests)
     if not options.pin:
         return found
-    held = opened.each(lambda each: _kept(topic.partition(each[0]), each[1]), list(enumerate(options.manifests)))
+    held = opened.driver.all_of(
+        lambda each: _kept(topic.partition(each[0]), each[1]), list(enumerate(options.manifests))
+    )
     return dataclasses.replace(found, partitions=tuple(held))
 
 

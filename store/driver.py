@@ -160,7 +160,7 @@ class Driver:
         return self.store.side_by_side([partial(work, item) for item in items])
 
     def all_of(self, work: Callable[[A], T], items: Iterable[A]) -> list[T]:
-        """As `each`, but raises the first failure, once all have ended."""
+        """As `each`: makes all calls, and then raises the failure of the first item that failed."""
         return results(self.each(work, items))
 
     def now_ms(self) -> int:

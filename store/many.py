@@ -13,8 +13,8 @@ AT_ONCE = 32  # half of the connections that an S3 client keeps; requests side b
 
 
 def many(do: Callable[[T], R], things: Iterable[T], at_once: int = AT_ONCE) -> list[R]:
-    """What `do` answers for each of `things`, in their order. Raises what it raised first, when all have ended; an
-    interrupt (Ctrl-C) begins no other."""
+    """What `do` answers for each of `things`, in their order. Raises the failure that came first, once those that had
+    begun have ended. After a failure, or an interrupt (Ctrl-C), no other begins."""
     todo = deque(enumerate(things))
     count = len(todo)
     found: dict[int, R] = {}

@@ -15,9 +15,9 @@ __all__ = ["append_at_once"]
 def append_at_once(
     driver: Driver, append_to: Callable[[int, int], None], rows: Mapping[int, int], unknown: dict[int, int]
 ) -> None:
-    """Append to all of these partitions, even if one fails; then raise the failure, best one that keeps the batch from
-    being tried again. `rows`: how many, by partition. `append_to` gets a partition, and how many of its rows an earlier
-    attempt may have appended; `unknown` says so.
+    """Append to all of these partitions, even if some fail. Then raises one failure, preferably one that trying again
+    would not cure. `rows`: how many, by partition. `append_to` gets a partition, and how many of its rows an earlier
+    attempt may have appended. `unknown`: these numbers, by partition; kept true during the appends and after them.
 
     An interruption waits for the appends that have begun, so that it is known what was done. After a second one that is
     not known, and all their rows are in `unknown`.
@@ -32,7 +32,7 @@ def append_at_once(
         except CommitUnknown:
             raise
         except LithifyError:
-            if number in unknown:
+            if number in unknown:  # else `append_to` found out that nothing is in
                 unknown[number] = before.get(number, 0)
             raise
 

@@ -224,16 +224,18 @@ class Import:
                 self._append_to(number, table, parts[number], first, unknown, last=final)
                 self._settled.add(number)
 
-        # The part of the first row is in before any other (see above), and all are before the last.
-        beside = numbers[1:-1] if self._driver is not None else []
-        for number in numbers:
-            if number in beside:
-                continue
-            if beside and self._driver is not None and number == numbers[-1]:
-                rows_of = {number: len(parts[number]) for number in beside if number not in self._settled}
-                append_at_once(self._driver, append_to, rows_of, self._unknown)
+        def alone(number: int) -> None:
             append_to(number, self._unknown.get(number, 0))
             self._check_readings_again()
+
+        if self._driver is None or len(numbers) < 3:
+            for number in numbers:
+                alone(number)
+        else:  # the part of the first row is in before any other (see above), and all are before the last
+            alone(numbers[0])
+            rows_of = {each: len(parts[each]) for each in numbers[1:-1] if each not in self._settled}
+            append_at_once(self._driver, append_to, rows_of, self._unknown)
+            alone(numbers[-1])
         self._done_to = first + table.num_rows - 1
         self._tried = None
 

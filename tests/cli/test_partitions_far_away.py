@@ -15,10 +15,9 @@ from lithify.log.warehouse import Warehouse
 from lithify.store import opening
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import Unavailable
-from lithify.store.memory import MemoryStore
 from tests.cli.conftest import Lithify
 from tests.cli.test_reference import COMMANDS as EVERY_COMMAND
-from tests.far import Meeting
+from tests.far import FarStore, Meeting
 
 PARTITIONS = 6
 KEYS = [b"%02d" % n for n in range(60)]
@@ -178,7 +177,7 @@ def test_a_partition_whose_turn_comes_late_is_opened_anew(
 def test_what_has_grown_meanwhile_is_measured_anew(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or all that came would be held in memory at once, and threads would read what went to another home."""
     monkeypatch.setattr(turns, "OPEN_ANEW_MS", -1)
-    reads = turns.Turns(topic, Warehouse(Driver(MemoryStore())), lambda _, found: iter([found.next_offset]))
+    reads = turns.Turns(topic, Driver(FarStore()), lambda _, found: iter([found.next_offset]))
     before = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
     topic.append([Record(key, key) for key in KEYS])
     after = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
@@ -196,7 +195,7 @@ def test_a_partition_is_opened_with_those_that_come_soon(topic: Topic, monkeypat
     for anew_ms in (60_000, -1):
         monkeypatch.setattr(turns, "OPEN_ANEW_MS", anew_ms)
         opened.clear()
-        reads = turns.Turns(topic, Warehouse(Driver(MemoryStore())), lambda _, found: iter([found.next_offset]))
+        reads = turns.Turns(topic, Driver(FarStore()), lambda _, found: iter([found.next_offset]))
         assert all(reads[number].bytes for number in range(PARTITIONS))
         late = [range(number, min(number + 4, PARTITIONS)) for number in range(PARTITIONS)]
         assert opened == ([range(4), range(4, PARTITIONS)] if anew_ms > 0 else late)
@@ -292,3 +291,16 @@ def test_all_topics_are_asked_at_once(store: Meeting, lithify: Lithify, words: s
     store.all_meet(PARTITIONS, "config")
     lithify.ok(*words.split())
     assert len(store.met) == PARTITIONS
+
+
+def test_of_a_near_store_a_partition_is_opened_when_its_turn_comes(
+    on_files: Lithify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wants one record waits for no other partition."""
+    on_files.ok("topic", "create", "t", "--partitions", str(PARTITIONS))
+    on_files.ok("append", "t", input="".join(json.dumps({"key": key.decode(), "value": "v"}) + "\n" for key in KEYS))
+    opened: list[range] = []
+    open_those = turns.Turns._open  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(turns.Turns, "_open", lambda self, numbers: (opened.append(numbers), open_those(self, numbers)))
+    assert len(on_files.records("read", "t", "--limit", "1")) == 1
+    assert opened == [range(1)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lithify.log.record import Record
-from lithify.log.small_partitions import TOGETHER_BYTES_MAX, PartitionRead, in_turn
+from lithify.log.small_partitions import TOGETHER_BYTES_MAX, PartitionRead, in_order
 from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
 from lithify.log.warehouse import Warehouse
@@ -164,14 +164,14 @@ def test_how_many_are_read_at_once(sizes: list[int], cold: tuple[int, ...], wave
 
     store.pool.run = noted  # pyright: ignore[reportAttributeAccessIssue]
     made, _ = reads(sizes, cold)
-    numbers = [batch.column("n")[0].as_py() for batch in in_turn(made, store)]
+    numbers = [batch.column("n")[0].as_py() for batch in in_order(made, store)]
     assert numbers == list(range(len(sizes)))
     assert asked == [wave for wave in waves if wave > 1]
 
 
 def test_near_ones_are_read_at_their_turn() -> None:
     made, read = reads([1] * 3)
-    for at, _ in enumerate(in_turn(made, MemoryStore()), 1):
+    for at, _ in enumerate(in_order(made, MemoryStore()), 1):
         assert len(read) == at
 
 

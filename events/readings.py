@@ -1,7 +1,6 @@
-"""What a client missed, read back from the files (docs/rfcs/0018, Events)."""
+"""Reads chains: what is new in them, and what a client missed (docs/rfcs/0018, Events)."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
 from lithify.events.chain import FollowedChain, followed
@@ -11,15 +10,16 @@ from lithify.events.types import Event
 from lithify.manifest.keys import PartitionKeys
 from lithify.store.apart import Fault, attempt
 from lithify.store.driver import Driver
+from lithify.store.many import many
 from lithify.store.port import Request
 
-__all__ = ["Missed", "Readings"]
+__all__ = ["Behind", "Readings"]
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Missed(NamedTuple):
+class Behind(NamedTuple):
     """What a client is to be told that does not come to it from the ring."""
 
     cursor: Cursor  # where the client is
@@ -36,11 +36,11 @@ class Readings:
         self._troubles = troubles
         self._threads = threads
 
-    def back(self, missed: Missed) -> tuple[Sent, ...]:
+    def back(self, behind: Behind) -> tuple[Sent, ...]:
         """Until the client has all of this, it stays at its cursor: if it is cut before, it begins there again."""
-        read = self.each(lambda place: self._back(place[0], *place[1]), missed.places.items())
-        told = [event for events in read for event in events] + missed.told
-        return tuple(Sent(missed.cursor, event) for event in told)
+        read = self.each(lambda place: self._back(place[0], *place[1]), behind.places.items())
+        told = [event for events in read for event in events] + behind.told
+        return tuple(Sent(behind.cursor, event) for event in told)
 
     def _back(self, keys: PartitionKeys, since_ms: int, chains: list[FollowedChain] | None) -> list[Event]:
         if chains is None:
@@ -70,7 +70,4 @@ class Readings:
         return told
 
     def each(self, do: Callable[[A], B], all_of: Collection[A]) -> list[B]:
-        if self._threads == 1 or len(all_of) < 2:
-            return list(map(do, all_of))
-        with ThreadPoolExecutor(min(self._threads, len(all_of))) as pool:
-            return list(pool.map(do, all_of))
+        return many(do, all_of, self._threads)
