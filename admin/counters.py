@@ -20,7 +20,7 @@ from lithify.events.types import (
     SegmentsDropped,
 )
 from lithify.manifest.jobs import Kind
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 from lithify.store.timings import Durations, Spans
 
 __all__ = ["BUCKETS_S", "COUNTERS", "DURATION", "Tally"]

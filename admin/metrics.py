@@ -14,8 +14,9 @@ from lithify.admin.survey import Overview
 from lithify.events.types import Event
 from lithify.store.disk_cache_counts import DiskCacheCounts
 from lithify.store.errors import LithifyError
-from lithify.store.port import RequestCounts, Store
+from lithify.store.port import Store
 from lithify.store.prices import PRICES_USD
+from lithify.store.request_counts import RequestCounts
 from lithify.store.timings import REQUEST_BOUNDS_S, RequestTimes, Spans
 
 __all__ = ["MEDIA_TYPE", "METRICS", "Metrics"]

@@ -10,8 +10,8 @@ import msgspec
 import lithify
 from lithify.events.types import Event, JobEnded
 from lithify.store.homes import HERE
-from lithify.store.port import RequestCounts
 from lithify.store.prices import DAY_MS
+from lithify.store.request_counts import RequestCounts
 
 __all__ = ["LAYOUTS", "RATES", "HomeCounts", "YearCounts", "counted", "year"]
 

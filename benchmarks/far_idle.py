@@ -13,7 +13,7 @@ from lithify.compactor.compactor import REST_MS as COMPACTOR_REST_MS
 from lithify.gc.collector import INTERVAL_MS
 from lithify.gc.collector import REST_MS as COLLECTOR_REST_MS
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 __all__ = ["idle"]
 

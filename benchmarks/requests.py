@@ -12,7 +12,7 @@ from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.driver import Driver
 from lithify.store.file import FileStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 __all__ = ["Requests", "requests"]
 

@@ -13,7 +13,7 @@ from lithify.cli.submitted import request, show_compactions, tell_submitted
 from lithify.cli.terminal import warn
 from lithify.manifest.words import counted, span_text
 from lithify.store.errors import InvalidRequest
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 if TYPE_CHECKING:
     from lithify.admin.client import Admin

@@ -369,12 +369,13 @@ def _write(
 
 
 def _limited(batches: "Iterable[pa.RecordBatch]", limit: int | None) -> "Iterator[pa.RecordBatch]":
-    left = limit
-    for batch in batches:
-        if left is None:
-            yield batch
-            continue
-        if left <= 0:
-            return
-        yield batch.slice(0, left)
-        left -= batch.num_rows
+    """Asks for no batch that is not needed: the next one may be another partition's."""
+    if limit is None:
+        yield from batches
+    elif limit > 0:
+        left = limit
+        for batch in batches:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return

@@ -19,7 +19,7 @@ from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, Top
 from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, InvalidRequest
 
-__all__ = ["LaterFormat", "check_belongs", "check_repaired", "decode", "encode"]
+__all__ = ["LaterFormat", "boundary_seen", "check_belongs", "check_repaired", "decode", "encode"]
 
 S = TypeVar("S", bound=Numbered)
 
@@ -58,6 +58,14 @@ def _as_stored(manifest: Manifest) -> Manifest:
     if not (manifest.lists and isinstance(manifest.runs, Runs)):
         return manifest
     return replace(manifest, runs=manifest.runs.after(sum(each.segments for each in manifest.lists)))
+
+
+def boundary_seen(body: bytes) -> int:
+    """What it names, as it is stored; 0 if it cannot be read, or names none. Only a hint."""
+    try:
+        return max(_envelope.decode(body).boundary_seen, 0)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
 
 
 def decode(kind: type[S], body: bytes, key: str, number: int) -> S:

@@ -15,7 +15,7 @@ from lithify.manifest.commit_point import Attempt, Settled, Target, create
 from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, NEAR_SMALL, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
-from lithify.manifest.listed import last_listed
+from lithify.manifest.listed import where_to_begin
 from lithify.manifest.model import Boundary, Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
 from lithify.manifest.version import Committed, Version
@@ -98,9 +98,9 @@ class Lineage(Generic[S]):
         except (Corrupt, LaterFormat):
             return Version(number, None)
 
-    async def _stored(self, number: int) -> Version[S] | None:
-        """As `read`, but does not ask whether it is dead."""
-        found = await Get(self.chain.key(number))
+    async def _stored(self, number: int, found: Object | None = None) -> Version[S] | None:
+        """As `read`, but does not ask whether it is dead. `found`: the object, if it was read before."""
+        found = found or await Get(self.chain.key(number))
         if found is None:
             return None
         return await self._with_parts(self._decoded(number, found), found.body)
@@ -156,7 +156,7 @@ class Lineage(Generic[S]):
         if self._searched or self._boundary is None:
             found = await self._search(self._seen if self._searched else self._first)
         else:
-            found = await self._search_listed(self._boundary) or await self._search_unlisted()
+            found = await self._first_search(self._boundary)
         for _ in range(SEARCH_ROUNDS_MAX):
             # SUBTLE! An absent N+1 does not prove that N is the head. 1. We read N. 2. Others commit far ahead; N and
             # N+1 are collected. 3. We find no N+1. The proof is a boundary that is read after N+1 was found absent, and
@@ -178,24 +178,16 @@ class Lineage(Generic[S]):
         """Others say they have seen `number`: look there first. If it is not there, a search begins at 1."""
         self._first = Version(max(number - 1, self._first.number), None)
 
-    async def _search_listed(self, boundary: "Lineage[Boundary]") -> Version[S] | None:
-        """From the largest number that a listing shows. None: it shows none that can be read.
-
-        SUBTLE! A page may be old, or one of several, in any order. So it says where to begin; the next number must be
-        absent, and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py
-        """
-        last = await last_listed(self.chain)
-        if not last:
-            return None if last is None or await self.glance(1) is not None else Version(0, None)
-        found, self._ahead = await both(self.glance(last), self.glance(last + 1))
-        if found is None or found.value is None:
-            return None
-        boundary.suppose(found.value.boundary_seen)
-        return found if self._ahead is None else await self._search(found)
-
-    async def _search_unlisted(self) -> Version[S] | None:
-        """From 1; if anything was collected that ends too low, or at what a checkpoint keeps, and begins anew."""
-        dead, found = await both(self.dead(), self._search(Version(0, None)))
+    async def _first_search(self, boundary: "Lineage[Boundary]") -> Version[S] | None:
+        """SUBTLE! A listing may be old, or not all of it. It says where to begin; then the next number must be absent,
+        and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py"""
+        begin = await where_to_begin(self.chain, boundary.suppose)
+        low: Version[S] = Version(begin.number, None, stored=begin.stored, tag=begin.stored.tag if begin.stored else "")
+        if begin.is_end:
+            return low
+        # The boundary is asked for beside a search that may begin at 1, which is right if nothing was collected yet.
+        # Otherwise that ends too low, or at a manifest that a checkpoint keeps.
+        dead, found = await both(self.dead(), self._search(low))
         return await self._search(Version(dead, None)) if dead and (found is None or found.number <= dead) else found
 
     async def _read_beside(self, there: Version[S]) -> tuple[int, Version[S] | None]:
@@ -203,7 +195,7 @@ class Lineage(Generic[S]):
 
         async def stored() -> tuple[Version[S] | None, LithifyError | None]:
             try:
-                return await self._stored(there.number), None
+                return await self._stored(there.number, there.stored), None
             except (Corrupt, LaterFormat) as error:
                 return None, error
 
@@ -223,7 +215,7 @@ class Lineage(Generic[S]):
         """The last number of the dense stretch above `low` (seen, or the boundary); not always with its content. None:
         what was found has vanished again."""
         # `there`: whether `low` itself may be the answer: an empty chain is one, a boundary with nothing above is not.
-        there, near = low.number == 0, None
+        there, near = low.number == 0 or low.stored is not None, None
         if low.value is not None or (there and self._searched):
             step, self._ahead = self._ahead, None
             if step is None or step.number != low.number + 1:

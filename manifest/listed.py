@@ -1,18 +1,32 @@
-"""What a listing of a chain says about where it ends: a place to begin, and no more (docs/rfcs/0034)."""
+"""Where a first search of a chain begins, by a listing: it shows where to look, and proves nothing (docs/rfcs/0034)."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lithify.manifest.codec import boundary_seen
 from lithify.manifest.keys import Chain
-from lithify.store.errors import AccessDenied
-from lithify.store.port import List
+from lithify.store.port import Get, Glimpse, Head, Object, together
 
-__all__ = ["last_listed"]
+__all__ = ["Begin", "where_to_begin"]
 
 
-async def last_listed(chain: Chain) -> int | None:
-    """The largest number that one page shows, at whatever time, in whatever order. 0: all was shown, and there is none.
-    None: this page shows none, or we may not list, or looking for numbers costs this store less."""
-    try:
-        page = await List(chain.prefix, hint=True)
-    except AccessDenied:
-        return None
+class Begin(NamedTuple):
+    number: int = 0
+    stored: Object | None = None  # what is there
+    is_end: bool = False  # it was found after the listing, and the next number was not
+
+
+async def where_to_begin(chain: Chain, suppose: Callable[[int], None]) -> Begin:
+    """At the largest number that is shown: at whatever time, in whatever order, perhaps one page of many. `suppose` is
+    told the boundary that its file names."""
+    page = await Glimpse(chain.prefix)
     last = max((chain.number(each.key) or 0 for each in page.objects), default=0)
-    return last if last or page.token is None else None
+    if page.token is not None:
+        return Begin(last)
+    if last == 0:
+        return Begin(0, None, await Head(chain.key(1)) is None)
+    there, after = await together([Get(chain.key(last)), Get(chain.key(last + 1))])
+    if there is None:
+        return Begin()
+    suppose(boundary_seen(there.body))
+    return Begin(last, there, True) if after is None else Begin(last + 1, after)

@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lithify.manifest.model import Numbered
+from lithify.store.port import Object
 
 __all__ = ["Committed", "Version"]
 
@@ -20,6 +21,7 @@ class Version(msgspec.Struct, Generic[S], frozen=True):
     modified_ms: int | None = None
     lacks: str = ""  # the key of a part that is gone: then there is no content
     tag: str = ""  # of the object
+    stored: Object | None = None  # as it was found, if nobody has read what it says
 
     @property
     def whole(self) -> bool:

@@ -22,6 +22,7 @@ from lithify.store.port import (
     Delete,
     Folders,
     Get,
+    Glimpse,
     Head,
     List,
     NewId,
@@ -77,8 +78,8 @@ def store_answers(homes: Homes, clock: Clock | None = None) -> Answer:  # noqa: 
                 return store.put(key, body)
             case Head(key):
                 return _unclocked(store.head(key))
-            case List(hint=True) if not store.far:
-                return UNKNOWN_PAGE
+            case Glimpse(prefix):
+                return store.glimpse(prefix) if store.glimpses else UNKNOWN_PAGE
             case List(prefix, token, home):
                 page = homes.store(home).list(prefix, token)
                 return page if clock is None else Page(tuple(map(_unclocked, page.objects)), page.token)

@@ -11,19 +11,10 @@ import msgspec
 
 from lithify.store.driver import monotonic_ms
 from lithify.store.errors import ErrorKind, LithifyError, NotFound
-from lithify.store.port import (
-    DELETE_KEYS_MAX,
-    Object,
-    ObjectInfo,
-    Outcome,
-    OutputFile,
-    Page,
-    RequestCounts,
-    Store,
-    StoreSpec,
-)
+from lithify.store.port import DELETE_KEYS_MAX, Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
 from lithify.store.prices import PRICES_USD
 from lithify.store.refused import Closed
+from lithify.store.request_counts import RequestCounts
 from lithify.store.silence import Silence
 from lithify.store.stirred import tell
 from lithify.store.timings import REQUEST_BOUNDS_S, Durations, RequestTimes
@@ -127,6 +118,11 @@ class Metered(Wrapped):
         self._count(lists=1)
         with _Timed(self, "lists"):
             return self.inner.list(prefix, token)
+
+    def glimpse(self, prefix: str) -> Page:
+        self._count(lists=1)
+        with _Timed(self, "lists"):
+            return self.inner.glimpse(prefix)
 
     def folders(self, prefix: str) -> Sequence[str]:
         self._count(lists=1)

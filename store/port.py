@@ -14,12 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from lithify.store.prices import PRICES_USD
+from lithify.store.request_counts import RequestCounts
 from lithify.store.side_by_side import one_after_the_other
 from lithify.store.timings import RequestTimes
 
 __all__ = [
     "DELETE_KEYS_MAX",
+    "GLIMPSE_KEYS",
     "HERE",
     "NOT_PICKLED",
     "UNKNOWN_PAGE",
@@ -27,6 +28,7 @@ __all__ = [
     "Delete",
     "Folders",
     "Get",
+    "Glimpse",
     "Head",
     "List",
     "NewId",
@@ -40,7 +42,6 @@ __all__ = [
     "Pause",
     "Put",
     "Request",
-    "RequestCounts",
     "Store",
     "StoreSpec",
     "Together",
@@ -91,7 +92,8 @@ class Page(msgspec.Struct, frozen=True):
     token: str | None
 
 
-UNKNOWN_PAGE = Page((), "")  # there may be more
+UNKNOWN_PAGE = Page((), "")  # nothing is shown, and there may be more
+GLIMPSE_KEYS = 250  # to read a longer page takes more than to look for what is not on it
 
 
 class Request(Generic[T]):
@@ -150,13 +152,19 @@ class Head(Request[ObjectInfo | None], msgspec.Struct, frozen=True):
 
 
 class List(Request[Page], msgspec.Struct, frozen=True):
-    """One page of the keys that begin with `prefix` (which ends in '/'). `hint`: only to know where to look; of a
-    store that answers at once the page is `UNKNOWN_PAGE`, since looking costs less (docs/rfcs/0034)."""
+    """One page of the keys that begin with `prefix` (which ends in '/')."""
 
     prefix: str
     token: str | None = None
     home: str = HERE
-    hint: bool = False
+
+
+class Glimpse(Request[Page], msgspec.Struct, frozen=True):
+    """Some of the keys that begin with `prefix` (which ends in '/'), to know where to look: up to GLIMPSE_KEYS of them,
+    as they are or once were. Costs one listing. UNKNOWN_PAGE if the store does not list them soon, or may not be asked
+    to, or answers looks at once; this request never fails (docs/rfcs/0034)."""
+
+    prefix: str
 
 
 class Folders(Request[tuple[str, ...]], msgspec.Struct, frozen=True):
@@ -225,39 +233,6 @@ class StoreSpec(msgspec.Struct, frozen=True):
     timeout_s: float = 0.0
 
 
-class RequestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests to a store, by kind, and the object bytes transferred each way.
-
-    Repetitions by the client below the port are not counted.
-    """
-
-    creates: int = 0
-    gets: int = 0
-    reads: int = 0
-    puts: int = 0
-    output_requests: int = 0  # of streamed objects: start, parts, completion
-    heads: int = 0
-    lists: int = 0
-    deletes: int = 0  # of up to 1,000 keys each
-    bytes_read: int = 0
-    bytes_written: int = 0
-    bytes_copied: int = 0  # of objects that the store itself copied from here: they were retrieved, and came nowhere
-    conflicts: int = 0  # of the creates, those that found another body, or their own from an earlier attempt
-
-    @property
-    def total(self) -> int:
-        """All requests, of any kind."""
-        return sum(getattr(self, name) for name in PRICES_USD)
-
-    def __sub__(self, earlier: "RequestCounts") -> "RequestCounts":
-        return RequestCounts(**{name: getattr(self, name) - getattr(earlier, name) for name in self.__struct_fields__})
-
-    @property
-    def cost_usd(self) -> float:
-        """What S3 would charge for these requests at its list prices (without storage and transfer)."""
-        return sum(getattr(self, name) * price for name, price in PRICES_USD.items())
-
-
 class OutputFile(Protocol):
     """A binary sink for one object. The object becomes visible, whole, at `close`; after `abort` it never does.
 
@@ -304,6 +279,15 @@ class Store(Protocol):
 
     def head(self, key: str) -> ObjectInfo | None: ...
     def list(self, prefix: str, token: str | None = None) -> Page: ...
+    @property
+    def glimpses(self) -> bool:
+        """Whether `glimpse` lists anything."""
+        return False
+
+    def glimpse(self, prefix: str) -> Page:
+        """As the request `Glimpse`."""
+        return UNKNOWN_PAGE
+
     def folders(self, prefix: str) -> Sequence[str]: ...
     def delete(self, keys: Sequence[str]) -> Mapping[str, str]:
         """As the request `Delete`: returns the keys that could not be deleted, with the reasons."""

@@ -10,7 +10,17 @@ from lithify.store import driver
 from lithify.store.credentials import write_credentials
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
-from lithify.store.port import NOT_PICKLED, Object, ObjectInfo, Outcome, Page, Store, StoreSpec
+from lithify.store.port import (
+    GLIMPSE_KEYS,
+    NOT_PICKLED,
+    UNKNOWN_PAGE,
+    Object,
+    ObjectInfo,
+    Outcome,
+    Page,
+    Store,
+    StoreSpec,
+)
 from lithify.store.reply_clock import REPLIES_SURE, ReplyClock
 from lithify.store.s3_clients import S3Clients
 from lithify.store.s3_copies import Copy, told_checksums
@@ -198,12 +208,28 @@ class S3Store(Store):
         reply = self._ask(
             prefix, lambda: self.bulk_client().list_objects_v2(**parameters, **self._additional("ListObjectsV2"))
         )
+        return self._page(reply)
+
+    def _page(self, reply: Any) -> Page:
         infos = tuple(
             ObjectInfo(found["Key"][len(self._prefix) :], found["Size"], modified_ms(found))
             for found in reply.get("Contents", ())
             if not found["Key"].endswith("/")  # consoles make such "folders"; our keys never end with '/'
         )
         return Page(infos, reply.get("NextContinuationToken"))
+
+    @property
+    def glimpses(self) -> bool:
+        return True
+
+    def glimpse(self, prefix: str) -> Page:
+        """Asked for once: whatever it fails with, looking for the keys tells more."""
+        parameters = {"Bucket": self._bucket, "Prefix": self._prefix + check_prefix(prefix), "MaxKeys": GLIMPSE_KEYS}
+        client = self.conditional_client()
+        try:
+            return self._page(client.list_objects_v2(**parameters, **self._additional("ListObjectsV2")))
+        except FAILURES:
+            return UNKNOWN_PAGE
 
     def folders(self, prefix: str) -> Sequence[str]:
         """The names of the folders directly under `prefix`, sorted."""

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, RequestCounts, Store, StoreSpec
+from lithify.store.port import Object, ObjectInfo, Outcome, OutputFile, Page, Store, StoreSpec
+from lithify.store.request_counts import RequestCounts
 from lithify.store.timings import RequestTimes
 
 __all__ = ["Wrapped", "innermost", "layers"]
@@ -75,6 +76,13 @@ class Wrapped(Store):
 
     def list(self, prefix: str, token: str | None = None) -> Page:
         return self.inner.list(prefix, token)
+
+    @property
+    def glimpses(self) -> bool:
+        return self.inner.glimpses
+
+    def glimpse(self, prefix: str) -> Page:
+        return self.inner.glimpse(prefix)
 
     def folders(self, prefix: str) -> Sequence[str]:
         return self.inner.folders(prefix)

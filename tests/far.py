@@ -10,7 +10,7 @@ from lithify.store import fetching
 from lithify.store.errors import Unavailable
 from lithify.store.fetching import THREADS_MAX, Fetch, Landings
 from lithify.store.memory import MemoryStore
-from lithify.store.port import Object, Outcome
+from lithify.store.port import GLIMPSE_KEYS, Object, Outcome, Page
 from lithify.store.side_by_side import SideBySide
 
 __all__ = ["FarStore", "Meeting", "fetching_threads", "waves"]
@@ -24,6 +24,15 @@ class FarStore(MemoryStore):
     @property
     def far(self) -> bool:
         return True
+
+    @property
+    def glimpses(self) -> bool:
+        return True
+
+    def glimpse(self, prefix: str) -> Page:
+        page = self.list(prefix)
+        shown = page.objects[:GLIMPSE_KEYS]
+        return Page(shown, page.token if len(shown) == len(page.objects) else shown[-1].key)
 
 
 class Meeting(FarStore):

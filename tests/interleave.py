@@ -15,6 +15,7 @@ from lithify.store.port import (
     Delete,
     Folders,
     Get,
+    Glimpse,
     Head,
     List,
     NewId,
@@ -177,8 +178,11 @@ class World:
             case Head(key):
                 found = self.objects.get(key)
                 return None if found is None else ObjectInfo(key, len(found[0]), found[1], str(hash(found[0])))
-            case List(hint=True) if self.near:
+            case Glimpse() if self.near:
                 return UNKNOWN_PAGE
+            case Glimpse(prefix):
+                keys, more = listed(sorted(self.objects), prefix, None, self.page_keys)
+                return Page(tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys), more)
             case List(prefix, token, home):
                 objects = self._of(home)
                 keys, more = listed(sorted(objects), prefix, token, self.page_keys)

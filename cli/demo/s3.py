@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lithify.store.errors import InvalidRequest, Unavailable
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 __all__ = ["OwnS3"]
 

@@ -22,7 +22,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.manifest.words import counted
 from lithify.store.driver import monotonic_ms, pause
 from lithify.store.errors import Corrupt, Unavailable
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 __all__ = ["TOPIC", "Place", "Story"]
 

@@ -25,8 +25,8 @@ from lithify.store.apart import Fault
 from lithify.store.driver import Driver, new_id
 from lithify.store.errors import ErrorKind, Unavailable
 from lithify.store.opening import open_store
-from lithify.store.port import RequestCounts
 from lithify.store.prices import PRICES_USD
+from lithify.store.request_counts import RequestCounts
 from tests.admin.test_operations import COMPACTED, damage_head, fill
 from tests.clock import HandClock
 

@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from lithify.cli.records import at_once
+from lithify.cli.records import at_once, imports
 from lithify.cli.records.imports import Import
 from lithify.log.beside import Beside
 from lithify.log.warehouse import Warehouse
@@ -19,7 +20,7 @@ WAITS_S = 60
 
 
 class Held(Meeting):
-    """Once it `holds`, a thread's append is stored when it may `go`; the caller's own waits until one is held."""
+    """While it `holds`, a thread's append is stored when it may `go`; the caller's own waits until one is held."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,10 +59,14 @@ def started(store: Held) -> Import:
     return started
 
 
-def interrupted(store: Held, patch: pytest.MonkeyPatch) -> list[str]:
-    """From now on the wait for threads is interrupted as soon as one of them appends. Returns what the user is told;
-    once he is told anything, the append goes on."""
+def interrupted(store: Held, started: Import, patch: pytest.MonkeyPatch) -> list[str]:
+    """Appends the other rows; the wait for threads is interrupted as soon as one of them is held. Returns what the user
+    is told; once anything is told, that append goes on."""
     told: list[str] = []
+
+    def append_at_once(*given: Any) -> None:
+        store.holds = True
+        at_once.append_at_once(*given)
 
     def interrupt(_: object) -> None:
         assert store.began.wait(WAITS_S)
@@ -71,18 +76,19 @@ def interrupted(store: Held, patch: pytest.MonkeyPatch) -> list[str]:
         told.append(text)
         store.go.set()
 
-    store.holds = True
+    patch.setattr(imports, "append_at_once", append_at_once)
     patch.setattr(side_by_side._Batch, "wait", interrupt)  # pyright: ignore[reportPrivateUsage]
     patch.setattr(at_once, "warn", warn)
+    with pytest.raises(KeyboardInterrupt):
+        started.append(ROWS[1:], 2, last=True)
     return told
 
 
 def test_ctrl_c_waits_for_the_appends_that_have_begun(
     store: Held, started: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = interrupted(store, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        started.append(ROWS[1:], 2, last=True)
+    with monkeypatch.context() as patch:
+        told = interrupted(store, started, patch)
     assert told == ["waiting for the appends that are under way"]
     assert started.how_far().unknown == 0
     check_what_it_said(store, started)
@@ -92,14 +98,12 @@ def test_ctrl_c_waits_for_the_appends_that_have_begun(
 def test_after_a_second_one_all_that_has_begun_is_said_to_be_in_possibly(
     store: Held, started: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupted(store, monkeypatch)
-
     def settle(_: Beside) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Beside, "settle", settle)
-    with pytest.raises(KeyboardInterrupt):
-        started.append(ROWS[1:], 2, last=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Beside, "settle", settle)
+        interrupted(store, started, patch)
     said = started.how_far()
     assert store.ended.wait(WAITS_S)
     assert said.unknown > 0

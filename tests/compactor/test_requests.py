@@ -5,7 +5,7 @@ from lithify.compactor.compactor import REST_MS
 from lithify.manifest.catalog import live_topic, partition_keys, topic_lineage
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 from tests.e2e.workload import Workload
 
 

@@ -15,7 +15,7 @@ from lithify.manifest.rests import Asks
 from lithify.store.driver import Driver, new_id
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.9", "max.compaction.lag.ms": "7200000"}
 PARTITIONS = 6

@@ -10,7 +10,7 @@ from lithify.log.warehouse import Warehouse
 from lithify.store.driver import Driver, new_id
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts
+from lithify.store.request_counts import RequestCounts
 
 PARTITIONS = 6
 HOUR_MS = 3_600_000

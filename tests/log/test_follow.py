@@ -14,7 +14,8 @@ from lithify.store.driver import Driver
 from lithify.store.errors import InvalidRequest, NotFound, OffsetOutOfRange, SnapshotExpired, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import Get, Head, RequestCounts, Together
+from lithify.store.port import Get, Head, Together
+from lithify.store.request_counts import RequestCounts
 from tests.clock import HandClock
 from tests.log.compaction import collect, compact
 from tests.log.waiting import Script

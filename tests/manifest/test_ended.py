@@ -19,7 +19,8 @@ from lithify.manifest.model import TopicFile
 from lithify.store.driver import new_id
 from lithify.store.errors import AlreadyExists, NotFound, Unavailable
 from lithify.store.metered import Metered
-from lithify.store.port import Create, Put, RequestCounts
+from lithify.store.port import Create, Put
+from lithify.store.request_counts import RequestCounts
 from tests.interleave import World
 from tests.log.compaction import files_of
 from tests.protocol.scene import Held

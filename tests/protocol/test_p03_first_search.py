@@ -11,13 +11,13 @@ from lithify.manifest.codec import decode, encode
 from lithify.manifest.model import Boundary, Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
-from lithify.store.errors import AccessDenied, Corrupt, Unavailable
-from lithify.store.port import UNKNOWN_PAGE, List, Now, ObjectInfo, Page
+from lithify.store.errors import Corrupt
+from lithify.store.port import UNKNOWN_PAGE, Glimpse, Now, ObjectInfo, Page
 from tests.interleave import World
 from tests.protocol.scene import GRACE_MS, KEYS, Held, appends, claim, compact, keys_of, new_partition
 from tests.unreadable import UNREADABLE, Rewrite, rewrite_in
 
-LISTS = List(KEYS.manifest.prefix, hint=True)
+LISTS = Glimpse(KEYS.manifest.prefix)
 
 
 def superseded(world: World, files: PartitionFiles, epoch: int) -> None:
@@ -46,9 +46,9 @@ def page(world: World) -> Page:
 def rounds(held: Held) -> list[list[str]]:
     """What was listed or read in each round."""
     return [
-        [request.prefix] if isinstance(request, List) else keys
+        [request.prefix] if isinstance(request, Glimpse) else keys
         for request in held.asked
-        if (keys := keys_of(request)) or isinstance(request, List)
+        if (keys := keys_of(request)) or isinstance(request, Glimpse)
     ]
 
 
@@ -235,24 +235,6 @@ def test_a_chain_that_was_empty_when_it_was_listed_has_begun_since(collections: 
     assert held.end() == world.alone(files.compactor_state())
 
 
-def test_who_may_not_list_searches_for_the_numbers() -> None:
-    world, files = new_partition(), PartitionFiles(KEYS)
-    world.alone(appends(files, 9))
-    held = Held(world, PartitionFiles(KEYS).head())
-    held.fail(AccessDenied("s3:ListBucket is not allowed"))
-    assert held.end() == world.alone(files.head())
-
-
-def test_a_store_that_is_away_is_not_asked_in_another_way() -> None:
-    """Each way waits for a deadline of its own."""
-    world, files = new_partition(), PartitionFiles(KEYS)
-    world.alone(appends(files, 9))
-    held = Held(world, PartitionFiles(KEYS).head())
-    with pytest.raises(Unavailable, match="no answer"):
-        held.fail(Unavailable("no answer"))
-    assert held.asked == [LISTS]
-
-
 @pytest.mark.parametrize("change", UNREADABLE)
 def test_a_head_that_cannot_be_read_is_told_and_not_passed_over(change: Rewrite) -> None:
     world, files = new_partition(), PartitionFiles(KEYS)
@@ -293,7 +275,7 @@ def test_a_warm_search_lists_nothing() -> None:
     world.alone(appends(other, 3))
     held = Held(world, files.head())
     held.end()
-    assert held.asked_for(List) == []
+    assert held.asked_for(Glimpse) == []
 
 
 def test_topics_and_boundaries_are_not_listed() -> None:
@@ -301,4 +283,4 @@ def test_topics_and_boundaries_are_not_listed() -> None:
     for chain in (files.boundary, topic_lineage("t")):
         held = Held(world, chain.refresh())
         held.end()
-        assert held.asked_for(List) == []
+        assert held.asked_for(Glimpse) == []

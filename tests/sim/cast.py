@@ -107,9 +107,7 @@ class Climate:
     stop_share: float = 0.0  # of a compactor's looks whether it shall stop
     tick_ms: int = 40  # a step takes less than this
     page_keys: int = 5
-    listings: str = (
-        "now"  # what is only a hint where to look: as it is "now", or perhaps as it was once ("old"), "none"
-    )
+    listings: str = "now"  # what a glimpse shows: what is there "now", what was there once ("old"), or "none"
     coarse_times: bool = False  # modification times in whole seconds, as S3 tells them
     skew_ms: int = 0  # clocks differ from the store's by as much, either way; up to a few seconds those of its servers
     outlier_share: float = 0.0  # of replies whose Date is far from the truth; never two of an actor near each other

@@ -14,6 +14,7 @@ from lithify.store.port import (
     Delete,
     Folders,
     Get,
+    Glimpse,
     Head,
     List,
     Object,
@@ -68,9 +69,11 @@ class FaultyStore:
         }
 
     def knows(self, request: Request[Any]) -> bool:
-        return type(request) in self._nodes
+        return type(request) in self._nodes or isinstance(request, Glimpse)
 
     def answer(self, actor: Actor, request: Request[Any], fault: str | None) -> Any:
+        if isinstance(request, Glimpse):
+            return self._glimpse(actor, request, fault)
         self.let_in(actor, type(request).__name__, writes=type(request) in WRITES)
         home = place(getattr(request, "home", HERE))
         if home:
@@ -317,18 +320,19 @@ class FaultyStore:
         page, more = listed(
             self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
         )
-        shown = Page(tuple(map(self._info, page)), more)
-        return self._hint(actor, request.prefix, shown) if request.hint else shown
+        return Page(tuple(map(self._info, page)), more)
 
-    def _hint(self, actor: Actor, prefix: str, page: Page) -> Page:
-        """Whoever asks for a hint may be shown anything that was true once, or nothing (RFC 0034)."""
-        listings, earlier = self._world.climate.listings, self._shown.setdefault(prefix, [])
-        self._world.counts[f"hint: {listings}"] += 1
-        if listings == "none":
+    def _glimpse(self, actor: Actor, request: Glimpse, fault: str | None) -> Page:
+        """It may show anything that was true once, or nothing (RFC 0034)."""
+        page, more = listed(self._keys[HERE], request.prefix, None, self._world.climate.page_keys)
+        shown = Page(tuple(map(self._info, page)), more)
+        listings, earlier = self._world.climate.listings, self._shown.setdefault(request.prefix, [])
+        self._world.counts[f"listings: {listings}"] += 1
+        if fault is not None or listings == "none":
             return UNKNOWN_PAGE
-        if page not in earlier:
-            earlier.append(page)
-        return actor.luck.choice(earlier) if listings == "old" else page
+        if shown not in earlier:
+            earlier.append(shown)
+        return actor.luck.choice(earlier) if listings == "old" else shown
 
     def _folders(self, actor: Actor, request: Folders, fault: str | None) -> tuple[str, ...]:
         if fault is not None:

@@ -142,18 +142,18 @@ OF_NUMBERED_FILES = (
     Sabotage(
         "the largest number of a page is the head",
         "P3",
-        "manifest/commit.py",
-        "        return found if self._ahead is None else await self._search(found)\n",
-        "        return found\n",
+        "manifest/listed.py",
+        "    return Begin(last, there, True) if after is None else Begin(last + 1, after)\n",
+        "    return Begin(last, there, True)\n",
     ),
     Sabotage(
         "the largest number of a page needs no boundary",
         "P3",
         "manifest/commit.py",
-        "            found = await self._search_listed(self._boundary) or await self._search_unlisted()\n",
-        "            found = await self._search_listed(self._boundary)\n"
-        "            if found is not None:\n                await self._saw(found)\n                return found\n"
-        "            found = await self._search_unlisted()\n",
+        "                dead, found = await self._read_beside(found)\n",
+        "                stored = found.stored\n"
+        "                dead, found = await self._read_beside(found)\n"
+        "                dead = 0 if stored is not None else dead\n",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",

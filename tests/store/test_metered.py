@@ -5,8 +5,9 @@ import pytest
 from lithify.store.errors import NotFound
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import RequestCounts, Store
+from lithify.store.port import Store
 from lithify.store.prices import PRICES_USD
+from lithify.store.request_counts import RequestCounts
 from lithify.store.s3 import S3Store
 from lithify.store.s3_output import PART_BYTES
 from tests.processes import exit_codes, forked

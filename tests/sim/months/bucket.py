@@ -8,13 +8,37 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from lithify.store.errors import Unavailable
-from lithify.store.port import Create, Delete, Folders, Get, Head, List, Object, ObjectInfo, Outcome, Page, Put, Request
+from lithify.store.port import (
+    UNKNOWN_PAGE,
+    Create,
+    Delete,
+    Folders,
+    Get,
+    Glimpse,
+    Head,
+    List,
+    Object,
+    ObjectInfo,
+    Outcome,
+    Page,
+    Put,
+    Request,
+)
 from tests.sim.months.clock import Answers, Clock, Process
 
 __all__ = ["Bucket", "Entry"]
 
 PAGE_KEYS = 1_000
-LATENCY_MS: dict[type[Any], int] = {Get: 12, Head: 8, Create: 30, Put: 30, List: 40, Folders: 40, Delete: 30}
+LATENCY_MS: dict[type[Any], int] = {
+    Get: 12,
+    Head: 8,
+    Create: 30,
+    Put: 30,
+    List: 40,
+    Glimpse: 40,
+    Folders: 40,
+    Delete: 30,
+}
 UPLOAD_BYTES_PER_MS = 200_000
 GIVES_UP_MS = 30_000  # after which a request that nobody answers ends
 LOST_SHARE = 0.0002  # of creates whose reply is lost
@@ -65,7 +89,7 @@ class Bucket(Answers):
         return int(base * (0.6 + self._clock.dice.random())) + size
 
     def answer(self, process: Process, request: Request[Any]) -> Any:
-        self.requests[process.role, type(request).__name__] += 1
+        self.requests[process.role, "List" if isinstance(request, Glimpse) else type(request).__name__] += 1
         if self.away:
             return self._fails(request)
         if isinstance(request, Create):
@@ -78,9 +102,11 @@ class Bucket(Answers):
             return self._fails(request)
         return getattr(self, f"_{type(request).__name__.lower()}")(process, request)
 
-    def _fails(self, request: Request[Any]) -> Outcome:
+    def _fails(self, request: Request[Any]) -> Outcome | Page:
         if isinstance(request, Create):
             return Outcome.UNKNOWN
+        if isinstance(request, Glimpse):
+            return UNKNOWN_PAGE
         raise Unavailable(f"the store does not answer ({type(request).__name__})")
 
     def _put_there(self, process: Process, key: str, body: Any) -> None:
@@ -117,6 +143,9 @@ class Bucket(Answers):
         page = [(key, self.find(key)) for key in keys[:PAGE_KEYS]]
         infos = tuple(ObjectInfo(key, found.size, found.modified_ms) for key, found in page if found is not None)
         return Page(infos, keys[PAGE_KEYS - 1] if len(keys) > PAGE_KEYS else None)
+
+    def _glimpse(self, process: Process, request: Glimpse) -> Page:
+        return self._list(process, List(request.prefix))
 
     def _folders(self, _: Process, request: Folders) -> tuple[str, ...]:
         rests = (f"{path}/"[len(request.prefix) :] for path in self.folders if f"{path}/".startswith(request.prefix))
