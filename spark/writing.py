@@ -86,7 +86,10 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
 
     found = opened(options.common)
     topic, spec = found.topic, found.spec()
-    count, former = topic.partitions_now(), former_of(topic, found.each) if txn is not None or stream else Former()
+    count, former = (
+        topic.partitions_now(),
+        former_of(topic, found.driver.all_of) if txn is not None or stream else Former(),
+    )
     names = tuple(field.name for field in schema)
     made = Placing(options, names, spec, new_id(), count, topic.topic_id, None, former, found.driver.now_ms())
     return made if txn is None else of_transaction(made, txn)
@@ -206,7 +209,7 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     numbers = sorted({number for message in written for number in message.segments})
     for number in numbers:
         _check_count(topic, number, sum(len(message.segments.get(number, ())) for message in written))
-    check_distribution(topic, {message.partitions_count for message in written}, txn, found.each)
+    check_distribution(topic, {message.partitions_count for message in written}, txn, found.driver.all_of)
     done: list[int] = []
     for number in numbers:
         given = list(itertools.chain.from_iterable(message.segments.get(number, ()) for message in written))
