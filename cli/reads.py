@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -359,9 +360,10 @@ def _write(
         for number, mine in groupby(in_order(reads, invocation.warehouse().store), itemgetter(0)):
             rows = (batch for _, batch in mine)
             here = rows if places is None else stayed_batches(rows, places, number, tell)
-            for batch in _limited(here, None if limit is None else limit - sink.rows):
-                sink.write(batch, number)
-                tick(batch.num_rows)
+            with closing(here):
+                for batch in _limited(here, None if limit is None else limit - sink.rows):
+                    sink.write(batch, number)
+                    tick(batch.num_rows)
             if sink.rows == limit:
                 break
     tell_cold(topic, opened.cold_segments_read)

@@ -182,7 +182,8 @@ class Lineage(Generic[S]):
         """SUBTLE! A listing may be old, or not all of it. It says where to begin; then the next number must be absent,
         and the boundary be read after that, as ever. Test: tests/protocol/test_p03_first_search.py"""
         begin = await where_to_begin(self.chain, boundary.suppose)
-        low: Version[S] = Version(begin.number, None, stored=begin.stored, tag=begin.stored.tag if begin.stored else "")
+        tag = "" if begin.stored is None else begin.stored.tag
+        low: Version[S] = Version(begin.number, None, tag=tag, stored=begin.stored, since=begin.since)
         if begin.is_end:
             return low
         # The boundary is asked for beside a search that may begin at 1, which is right if nothing was collected yet.
@@ -200,6 +201,11 @@ class Lineage(Generic[S]):
                 return None, error
 
         dead, (found, unreadable) = await both(self.dead(), stored())
+        # SUBTLE! Somebody put a copy of a manifest, or a part of a backup, at a number far above the head. One that
+        # lists nothing would not come upon it: there would be two heads. So what was listed counts only if every number
+        # from the boundary to it was there. Test: tests/protocol/test_p03_first_search.py
+        if there.since > dead + 1:
+            return dead, None
         if unreadable is not None:
             dead = await self.dead()
             if there.number > dead:
@@ -247,7 +253,9 @@ class Lineage(Generic[S]):
             self._stride = end - low.number
         if end == low.number:
             return low if there else None
-        return self._decoded(end, objects[end]) if end in objects else Version(end, None, tag=tags.get(end, ""))
+        if end in objects:
+            return self._decoded(end, objects[end])
+        return Version(end, None, tag=tags.get(end, ""), since=low.since)
 
     async def _saw(self, version: Version[S]) -> None:
         if version.number >= self._seen.number:

@@ -22,6 +22,7 @@ class Version(msgspec.Struct, Generic[S], frozen=True):
     lacks: str = ""  # the key of a part that is gone: then there is no content
     tag: str = ""  # of the object
     stored: Object | None = None  # as it was found, if nobody has read what it says
+    since: int = 0  # if it was found by a listing: all numbers from here to it were there
 
     @property
     def whole(self) -> bool:

@@ -1,6 +1,6 @@
 """Which records of a partition their keys left behind when the topic grew (docs/rfcs/0013). Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,17 +50,22 @@ def _end(growth: Growth, partition: int) -> int:
 
 def stayed_batches(
     batches: Iterable[pa.RecordBatch], places: KeyPlaces, partition: int, tell: Callable[[int, int], object]
-) -> Iterator[pa.RecordBatch]:
-    """The records of a partition that their keys have not left behind. At the end calls `tell` with the partition and
-    the number of records left out, if any."""
+) -> Generator[pa.RecordBatch]:
+    """The records of a partition that their keys have not left behind. At the end, or when it is closed before, calls
+    `tell` with the partition and the number of records left out, if any."""
     if not places.growths:
         yield from batches
         return
     left_out = 0
-    for batch in batches:
-        here = stayed(places, batch.column("key"), longs(batch.column("offset")), partition)
-        kept = batch.filter(pa.array(here))
-        left_out += batch.num_rows - kept.num_rows
-        yield kept
+    try:
+        for batch in batches:
+            here = stayed(places, batch.column("key"), longs(batch.column("offset")), partition)
+            kept = batch.filter(pa.array(here))
+            left_out += batch.num_rows - kept.num_rows
+            yield kept
+    except GeneratorExit:
+        if left_out:
+            tell(partition, left_out)
+        raise
     if left_out:
         tell(partition, left_out)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from lithify.store import driver
 from lithify.store.credentials import write_credentials
+from lithify.store.driver import monotonic_ms
 from lithify.store.errors import Corrupt, InvalidRequest, LithifyError, NotFound
 from lithify.store.paths import check_key, check_prefix, check_range
 from lithify.store.port import (
@@ -41,6 +42,7 @@ _STALE_MS = 24 * 3600 * 1000
 _ABSENT = "NoSuchKey"  # and nothing else: NoSuchBucket means a wrong URL, any other 404 is not S3's
 _BEYOND_END = "InvalidRange"
 _HASTY_MS = 3_000
+_NO_GLIMPSE_MS = 60_000
 _NEVER_THERE = ".lithify-clock/none"  # a key to read the time with
 
 
@@ -61,6 +63,7 @@ class S3Store(Store):
         self._clients = S3Clients(self._options)
         self._pause = pause
         self._hasty: S3Store | None = None
+        self._glimpses_from_ms: int | None = 0  # by the monotonic clock; None: never
         self._side_by_side = SideBySide()
 
     def __repr__(self) -> str:
@@ -107,6 +110,7 @@ class S3Store(Store):
         if self._hasty is None:
             self._hasty = S3Store(self._bucket, self._prefix, self._options.hasty(), self._pause)
             self._hasty._repeats = Repeats(self._pause, _HASTY_MS, bulk_repeats=False)
+            self._hasty._glimpses_from_ms = None
         return self._hasty
 
     def create(self, key: str, body: bytes, frees: bool = False) -> Outcome:
@@ -220,7 +224,8 @@ class S3Store(Store):
 
     @property
     def glimpses(self) -> bool:
-        return True
+        """Not for a minute after one has failed, and not where an outage is to be detected soon."""
+        return self._glimpses_from_ms is not None and monotonic_ms() >= self._glimpses_from_ms
 
     def glimpse(self, prefix: str) -> Page:
         """Asked for once: whatever it fails with, looking for the keys tells more."""
@@ -229,6 +234,7 @@ class S3Store(Store):
         try:
             return self._page(client.list_objects_v2(**parameters, **self._additional("ListObjectsV2")))
         except FAILURES:
+            self._glimpses_from_ms = monotonic_ms() + _NO_GLIMPSE_MS
             return UNKNOWN_PAGE
 
     def folders(self, prefix: str) -> Sequence[str]:

@@ -269,6 +269,51 @@ def test_whatever_boundary_a_manifest_names_the_newest_is_found(seen: int) -> No
     assert fresh.boundary.seen.value == files.boundary.seen.value
 
 
+def others(world: World, number: int) -> list[bytes]:
+    """What somebody may have put at a number far above: a copy of the head, another's manifest, junk."""
+    copy = world.objects[KEYS.manifest.key(number)][0]
+    return [copy, copy.replace(b'"id":%d' % number, b'"id":%d' % (number + 500)), b"junk", b""]
+
+
+@pytest.mark.parametrize("what", range(4))
+@pytest.mark.parametrize("collections", [0, 2])
+@pytest.mark.parametrize("page_keys", [3, 1_000])
+@pytest.mark.parametrize("far", [600, 9_999])
+def test_a_number_above_a_gap_is_nobodys_head(what: int, collections: int, page_keys: int, far: int) -> None:
+    """A search that lists nothing does not come upon it: there would be two heads, or none that can be read."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    collected(world, files, epoch, collections)
+    world.alone(appends(files, 5))
+    head = files.manifest.seen.number
+    world.objects[KEYS.manifest.key(head + far)] = others(world, head)[what], world.now_ms
+    world.page_keys = page_keys
+    found = world.alone(PartitionFiles(KEYS).head())
+    assert found == world.alone(files.head())
+    assert found.id == head
+    world.alone(appends(PartitionFiles(KEYS), 1))
+    assert world.alone(PartitionFiles(KEYS).head()).id == head + 1
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 30])
+@pytest.mark.parametrize("boundaries", [0, 20])
+def test_a_page_that_shows_the_oldest_alone_costs_little(more: int, boundaries: int) -> None:
+    """Two rounds more than without it, at most; and far fewer requests where there are many boundaries."""
+    world, files = new_partition(), PartitionFiles(KEYS)
+    epoch = world.alone(claim(files))
+    collected(world, files, epoch, boundaries)
+    world.alone(appends(files, 10 + more))
+    world.page_keys = 10
+    asked: list[list[list[str]]] = []
+    for world.near in (False, True):
+        held = Held(world, PartitionFiles(KEYS).head())
+        assert held.end() == world.alone(files.head())
+        asked.append([each for each in rounds(held) if not world.near or each[0] != KEYS.manifest.prefix])
+    listed, unlisted = asked
+    assert len(listed) <= len(unlisted) + 2
+    assert sum(map(len, listed)) <= sum(map(len, unlisted)) + 12 - boundaries
+
+
 def test_a_warm_search_lists_nothing() -> None:
     world, files, other = new_partition(), PartitionFiles(KEYS), PartitionFiles(KEYS)
     world.alone(files.head())

@@ -154,6 +154,7 @@ OF_NUMBERED_FILES = (
         "                stored = found.stored\n"
         "                dead, found = await self._read_beside(found)\n"
         "                dead = 0 if stored is not None else dead\n",
+        test="tests/protocol/test_p03_first_search.py::test_what_is_collected_after_the_listing_is_not_the_head",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",
