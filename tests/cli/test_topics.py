@@ -138,3 +138,14 @@ def test_a_topic_with_a_cold_home_shows_what_is_where(on_files: Lithify, tmp_pat
     shown = on_files.ok("topic", "describe", "users")
     assert "home the warehouse: 0 segments, 0 B" in shown
     assert f"home {cold}: 1 segment, {size_text(size)}" in shown
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1_000])
+def test_what_a_limited_scan_has_left_out_is_told(on_files: Lithify, limit: int) -> None:
+    """Of what it has read: where the limit ends it, too."""
+    keys = [f"{number:03d}" for number in range(40)]
+    on_files.ok("topic", "create", "t")
+    on_files.ok("append", "t", input=lines(*({"key": key, "value": "v"} for key in keys)))
+    on_files.ok("topic", "alter", "t", "--partitions", "2")
+    told = on_files("scan", "t", "--limit", str(limit))
+    assert "left out, whose keys changed their partition when the topic grew" in told.stderr

@@ -143,8 +143,8 @@ OF_NUMBERED_FILES = (
         "the largest number of a page is the head",
         "P3",
         "manifest/listed.py",
-        "    return Begin(last, there, True) if after is None else Begin(last + 1, after)\n",
-        "    return Begin(last, there, True)\n",
+        "is_end=True) if after is None else Begin(last + 1, since, after)\n",
+        "is_end=True)\n",
     ),
     Sabotage(
         "the largest number of a page needs no boundary",
@@ -155,6 +155,14 @@ OF_NUMBERED_FILES = (
         "                dead, found = await self._read_beside(found)\n"
         "                dead = 0 if stored is not None else dead\n",
         test="tests/protocol/test_p03_first_search.py::test_what_is_collected_after_the_listing_is_not_the_head",
+    ),
+    Sabotage(
+        "a listed number counts although others below it were not",
+        "P3",
+        "manifest/commit.py",
+        "        if there.since > dead + 1:\n            return dead, None\n",
+        "",
+        test="tests/protocol/test_p03_first_search.py::test_a_number_above_a_gap_is_nobodys_head",
     ),
     Sabotage(
         "an absent number below one that is there ends a search",
