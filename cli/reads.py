@@ -347,7 +347,7 @@ def _write(
         places = then.places if latest else None
         reads = [fixed(number, found) for number, found in enumerate(then.partitions)]
     else:
-        reads = Turns(opened, invocation.warehouse().driver, batches)
+        reads = Turns(opened, invocation.warehouse(), batches)
 
     def tell(number: int, records: int) -> None:
         moved = f"{counted(records, 'record')} left out, whose keys changed their partition when the topic grew"

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from lithify.log.small_partitions import TOGETHER_MAX, PartitionRead
 from lithify.log.snapshot import Snapshot
 from lithify.log.topic import Topic
-from lithify.store.driver import Driver
+from lithify.log.warehouse import Warehouse
 
 __all__ = ["OPEN_ANEW_MS", "Turns"]
 
@@ -25,10 +25,10 @@ class Turns(Generic[T]):
     tests/cli/test_partitions_far_away.py
     """
 
-    def __init__(self, topic: Topic, driver: Driver, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
+    def __init__(self, topic: Topic, warehouse: Warehouse, read: Callable[[int, Snapshot], Iterator[T]]) -> None:
         """`read` gives what a partition has, by its number."""
         self._topic = topic
-        self._driver = driver
+        self._driver = warehouse.driver
         self._read = read
         self._count = topic.partitions
         self._found: dict[int, tuple[int, Snapshot | Exception]] = {}  # with the time

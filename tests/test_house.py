@@ -43,7 +43,7 @@ ALLOWED = {
 # What commands for operators may import of the packages below `admin`; then the whole of `cli`, and of `cli` without
 # its folders.
 OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.words"} | {
-    "store.apart", "store.errors", "store.port", "store.probe", "store.urls",
+    "store.apart", "store.errors", "store.port", "store.probe", "store.request_counts", "store.urls",
 } | {
     "compactor.info", "compactor.policy", "gc.collector", "log.consumer_info", "log.info",
     "log.transactions", "segment.spill", "work.java",
@@ -51,7 +51,9 @@ OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifes
 MANIFEST_KNOWN_TO_CLI = {"manifest.config", "manifest.homes", "manifest.jobs", "manifest.model"} | {
     *("manifest.quantities", "manifest.transactions", "manifest.words"),
 }  # fmt: skip
-STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.metered", "store.port", "store.probe", "store.urls"}
+STORE_KNOWN_TO_CLI = {"store.apart", "store.errors", "store.metered", "store.port", "store.probe"} | {
+    *("store.request_counts", "store.urls"),
+}  # fmt: skip
 
 # Decisions are functions of their arguments: no network, no engine, no clock, no chance. A file that says "Pure" of
 # itself is one of them.

@@ -177,7 +177,7 @@ def test_a_partition_whose_turn_comes_late_is_opened_anew(
 def test_what_has_grown_meanwhile_is_measured_anew(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or all that came would be held in memory at once, and threads would read what went to another home."""
     monkeypatch.setattr(turns, "OPEN_ANEW_MS", -1)
-    reads = turns.Turns(topic, Driver(FarStore()), lambda _, found: iter([found.next_offset]))
+    reads = turns.Turns(topic, Warehouse(Driver(FarStore())), lambda _, found: iter([found.next_offset]))
     before = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
     topic.append([Record(key, key) for key in KEYS])
     after = [(each.bytes, *each.batches()) for each in map(reads.__getitem__, range(len(reads)))]
@@ -195,7 +195,7 @@ def test_a_partition_is_opened_with_those_that_come_soon(topic: Topic, monkeypat
     for anew_ms in (60_000, -1):
         monkeypatch.setattr(turns, "OPEN_ANEW_MS", anew_ms)
         opened.clear()
-        reads = turns.Turns(topic, Driver(FarStore()), lambda _, found: iter([found.next_offset]))
+        reads = turns.Turns(topic, Warehouse(Driver(FarStore())), lambda _, found: iter([found.next_offset]))
         assert all(reads[number].bytes for number in range(PARTITIONS))
         late = [range(number, min(number + 4, PARTITIONS)) for number in range(PARTITIONS)]
         assert opened == ([range(4), range(4, PARTITIONS)] if anew_ms > 0 else late)
