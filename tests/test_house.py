@@ -43,7 +43,7 @@ ALLOWED = {
 # What commands for operators may import of the packages below `admin`; then the whole of `cli`, and of `cli` without
 # its folders.
 OPERATORS_KNOW = {"manifest.config", "manifest.jobs", "manifest.model", "manifest.words"} | {
-    "store.apart", "store.errors", "store.port", "store.probe", "store.request_counts", "store.urls",
+    "store.apart", "store.errors", "store.probe", "store.request_counts", "store.urls",
 } | {
     "compactor.info", "compactor.policy", "gc.collector", "log.consumer_info", "log.info",
     "log.transactions", "segment.spill", "work.java",
