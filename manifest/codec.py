@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lithify.manifest.invariants import shape_problems
 from lithify.manifest.jobs import CompactorState
 from lithify.manifest.keys import WAREHOUSE_CONFIG, PartitionKeys
-from lithify.manifest.model import FORMAT_MAX, Boundary, Manifest, Numbered, TopicFile, WarehouseFile
+from lithify.manifest.model import FORMAT_MAX, Boundary, Collected, Manifest, Numbered, TopicFile, WarehouseFile
 from lithify.manifest.runs import Runs
 from lithify.store.errors import Corrupt, InvalidRequest
 
@@ -32,6 +32,7 @@ _SEAL_BYTES = len(_SEAL) - 2 + 16
 _SEALED = re.compile(rb',"file_xxh3":"([0-9a-f]{16})"}\n\Z')
 
 _envelope = msgspec.json.Decoder(Numbered)
+_collected = msgspec.json.Decoder(Collected)
 # SUBTLE! All decoders are made here, under the import's lock. 1. Thread A makes a struct's first decoder; msgspec
 # prepares its type. 2. Thread B uses the half-prepared type and reads a null pointer: the process dies. Test:
 # tests/manifest/test_codec_threads.py
@@ -63,7 +64,7 @@ def _as_stored(manifest: Manifest) -> Manifest:
 def boundary_seen(body: bytes) -> int:
     """What it names, as it is stored; 0 if it cannot be read, or names none. Only a hint."""
     try:
-        return max(_envelope.decode(body).boundary_seen, 0)
+        return max(_collected.decode(body).boundary_seen, 0)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return 0
 

@@ -16,7 +16,7 @@ from lithify.manifest.edits import Already, Edit, Next, Refused
 from lithify.manifest.gallop import NEAR_MAX, NEAR_SMALL, STRIDES_FIRST, STRIDES_FIRST_SMALL, end_of_stretch
 from lithify.manifest.keys import Chain
 from lithify.manifest.listed import where_to_begin
-from lithify.manifest.model import Boundary, Numbered
+from lithify.manifest.model import Boundary, Collected, Numbered
 from lithify.manifest.parts import PartMissing, Parts, Written, discard, store_parts
 from lithify.manifest.version import Committed, Version
 from lithify.store.errors import CommitUnknown, Corrupt, LithifyError, Unavailable
@@ -101,9 +101,7 @@ class Lineage(Generic[S]):
     async def _stored(self, number: int, found: Object | None = None) -> Version[S] | None:
         """As `read`, but does not ask whether it is dead. `found`: the object, if it was read before."""
         found = found or await Get(self.chain.key(number))
-        if found is None:
-            return None
-        return await self._with_parts(self._decoded(number, found), found.body)
+        return None if found is None else await self._with_parts(self._decoded(number, found), found.body)
 
     async def _with_parts(self, version: Version[S], body: bytes) -> Version[S]:
         """`version`, as it was decoded from `body`, with what its parts hold."""
@@ -387,8 +385,9 @@ class Lineage(Generic[S]):
         """What an edit has made of `head`, as file `number`; its result; and what to store before it, by key."""
         if isinstance(made, Refused):
             return made
-        seen = 0 if self._boundary is None else max(made.value.boundary_seen, self._boundary.seen.number)
-        value = replace(made.value, id=number, nonce=await NewId(), committed_at_ms=now_ms, boundary_seen=seen)
+        value = replace(made.value, id=number, nonce=await NewId(), committed_at_ms=now_ms)
+        if self._boundary is not None and isinstance(value, Collected):
+            value = replace(value, boundary_seen=max(value.boundary_seen, self._boundary.seen.number))
         if self._parts is None:
             return value, made.result, {}
         divided = self._parts.divided(head, value, written)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lithify.manifest.bounds import Bounds
 from lithify.manifest.categories import Category
-from lithify.manifest.model import FORMAT, FORMAT_HOMES, KIND, Numbered, SegmentRef
+from lithify.manifest.model import FORMAT, FORMAT_HOMES, KIND, Collected, SegmentRef
 from lithify.manifest.move_price import MovePrice
 from lithify.store.port import HERE
 
@@ -372,7 +372,7 @@ class FailureCount(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True
     retry_at_ms: int
 
 
-class CompactorState(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="compactor"):
+class CompactorState(Collected, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="compactor"):
     """The compactor's own file at version `id`."""
 
     topic: str

@@ -40,6 +40,7 @@ __all__ = [
     "Boundary",
     "Bucket",
     "Checkpoint",
+    "Collected",
     "CompletedJob",
     "ConsumerPosition",
     "Growth",
@@ -106,6 +107,11 @@ class Numbered(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: int = 0  # its own number
     nonce: str = ""  # distinguishes this body from a rival's (P1)
     committed_at_ms: int = 0
+
+
+class Collected(Numbered, frozen=True, omit_defaults=True, kw_only=True):
+    """Files of chains that are collected."""
+
     boundary_seen: int = 0  # the number of a `.boundary` that its writer had seen: only a hint (docs/rfcs/0034)
 
 
@@ -273,7 +279,7 @@ class Retention(msgspec.Struct, frozen=True, omit_defaults=True):
     records: int = -1
 
 
-class Manifest(Numbered, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="manifest"):
+class Manifest(Collected, frozen=True, omit_defaults=True, kw_only=True, tag_field=KIND, tag="manifest"):
     """The whole state of a partition at version `id`."""
 
     topic: str

@@ -26,10 +26,10 @@ from lithify.store.driver import Driver
 from lithify.store.errors import AccessDenied, CommitUnknown, InvalidRequest, LithifyError, Unavailable
 from lithify.store.memory import MemoryStore
 from lithify.store.metered import Metered
-from lithify.store.port import Create, NewId, Now, Outcome, Pause, Put, Request
+from lithify.store.port import Create, Glimpse, NewId, Now, Outcome, Pause, Put, Request
 
 ROWS = [Record(None if n % 5 == 4 else f"k{n}".encode(), str(n).encode()) for n in range(1, 11)]
-FREE = (Now, NewId, Pause)
+FREE = (Glimpse, Now, NewId, Pause)  # in memory, a glimpse shows nothing, and asks nothing
 MADE = "rows-0123456789abcdef"
 
 

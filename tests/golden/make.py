@@ -324,6 +324,8 @@ COMPACTOR_CHOSEN = CompactorState(
 # A job with attempts that failed, and a range that is to be done again.
 FAILED = msgspec.structs.replace(RUNNING, failed_attempts=3, counted=(1,))
 COMPACTOR_FAILED = CompactorState(**HEAD, **PARTITION, id=17, epoch=4, jobs=(FAILED,))
+COMPACTOR_BOUNDARY = CompactorState(**HEAD, **PARTITION, id=21, epoch=4, boundary_seen=6)
+MANIFEST_BOUNDARY = Manifest(**HEAD, **PARTITION, id=25, next_offset=103, log_start_offset=103, boundary_seen=7)
 BOUNDARY = Boundary(**HEAD, **PARTITION, id=2, manifest=10, compactor=11, manifest_head=12, compactor_head=13)
 TOPIC = TopicFile(
     **HEAD,
@@ -368,6 +370,8 @@ FILES: dict[str, Numbered] = {
     "manifest-uploads": UPLOADS,
     "manifest-bounds": MANIFEST_BOUNDS,
     "manifest-rows": MANIFEST_ROWS,
+    "manifest-boundary": MANIFEST_BOUNDARY,
+    "compactor-boundary": COMPACTOR_BOUNDARY,
     "compactor": COMPACTOR,
     "compactor-ended": COMPACTOR_ENDED,
     "compactor-sizes": COMPACTOR_SIZES,

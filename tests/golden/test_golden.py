@@ -19,6 +19,7 @@ from lithify.manifest.model import (
     FORMAT_LISTS,
     FORMAT_MAX,
     Boundary,
+    Collected,
     Manifest,
     Numbered,
     TopicFile,
@@ -43,6 +44,8 @@ KINDS: dict[str, type[Numbered]] = {
     "manifest-homes": Manifest,
     "manifest-moved": Manifest,
     "manifest-lists": Manifest,
+    "manifest-boundary": Manifest,
+    "compactor-boundary": CompactorState,
     "compactor": CompactorState,
     "compactor-ended": CompactorState,
     "compactor-sizes": CompactorState,
@@ -70,6 +73,8 @@ NUMBERS = {
     "manifest-homes": 22,
     "manifest-moved": 23,
     "manifest-lists": 24,
+    "manifest-boundary": 25,
+    "compactor-boundary": 21,
     "compactor": 13,
     "compactor-ended": 14,
     "compactor-sizes": 15,
@@ -174,7 +179,7 @@ def test_every_field_is_covered() -> None:
     assert {kind: fields for kind, fields in missing.items() if fields} == {}
     defined = [c for m in (model, runs, jobs) for c in vars(m).values() if isinstance(c, type)]
     stored = {c for c in defined if issubclass(c, msgspec.Struct)}
-    assert stored - set_somewhere.keys() == {Numbered, Bounds}  # `KeyRange` is the stored form of bounds
+    assert stored - set_somewhere.keys() == {Numbered, Collected, Bounds}  # `KeyRange` is the stored form of bounds
 
 
 def test_every_status_kind_and_origin_is_covered() -> None:

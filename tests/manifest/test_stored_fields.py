@@ -20,7 +20,7 @@ SHOWN_TO_PEOPLE = {
     *("ProducerBatch.rows", "Checkpoint.created_at_ms", "Quarantine.since_ms", "Attempt.worker", "RangeDone.attempt"),
     "MergeCounts.cpu_ms",
 }
-SET_BY_THE_COMMIT = {"format", "id", "nonce", "committed_at_ms", "boundary_seen"}
+SET_BY_THE_COMMIT = {"format", "id", "nonce", "committed_at_ms"}
 
 
 def stored() -> dict[str, Any]:

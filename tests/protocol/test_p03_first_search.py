@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lithify.gc.collect import collect
 from lithify.manifest.catalog import topic_lineage
 from lithify.manifest.codec import decode, encode
-from lithify.manifest.model import Boundary, Manifest
+from lithify.manifest.model import Manifest
 from lithify.manifest.partition import PartitionFiles
 from lithify.manifest.pins import CreateCheckpoint
 from lithify.store.errors import Corrupt
@@ -103,11 +103,6 @@ def test_a_manifest_names_a_boundary_that_its_writer_had_seen_and_never_an_earli
     assert named == sorted(set(named))
     state = world.alone(files.compactor_state())
     assert state.boundary_seen <= named[-1]
-    assert all(
-        decode(Boundary, body, key, KEYS.boundary.number(key) or 0).boundary_seen == 0
-        for key, (body, _) in world.objects.items()
-        if KEYS.boundary.number(key)
-    )
 
 
 def test_a_page_of_long_ago_hides_nothing() -> None:
