@@ -199,9 +199,9 @@ class Lineage(Generic[S]):
                 return None, error
 
         dead, (found, unreadable) = await both(self.dead(), stored())
-        # SUBTLE! Somebody put a copy of a manifest, or a part of a backup, at a number far above the head. One that
-        # lists nothing would not come upon it: there would be two heads. So what was listed counts only if every number
-        # from the boundary to it was there. Test: tests/protocol/test_p03_first_search.py
+        # SUBTLE! Somebody put a copy of a manifest, or a part of a backup, at a number far above the head. A search
+        # that lists nothing does not come upon it: there would be two heads. So what was listed counts only if every
+        # number from the boundary to it was. Test: tests/protocol/test_p03_first_search.py
         if there.since > dead + 1:
             return dead, None
         if unreadable is not None:

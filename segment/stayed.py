@@ -1,6 +1,7 @@
 """Which records of a partition their keys left behind when the topic grew (docs/rfcs/0013). Pure."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -57,15 +58,11 @@ def stayed_batches(
         yield from batches
         return
     left_out = 0
-    try:
+    with suppress(GeneratorExit):
         for batch in batches:
             here = stayed(places, batch.column("key"), longs(batch.column("offset")), partition)
             kept = batch.filter(pa.array(here))
             left_out += batch.num_rows - kept.num_rows
             yield kept
-    except GeneratorExit:
-        if left_out:
-            tell(partition, left_out)
-        raise
     if left_out:
         tell(partition, left_out)

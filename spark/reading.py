@@ -110,9 +110,7 @@ def _of_all(opened: "Opened", options: ReadOptions) -> "TopicSnapshot":
     found = topic.snapshot(manifests=options.manifests)
     if not options.pin:
         return found
-    held = opened.driver.all_of(
-        lambda each: _kept(topic.partition(each[0]), each[1]), list(enumerate(options.manifests))
-    )
+    held = opened.driver.all_of(lambda each: _kept(topic.partition(each[0]), each[1]), enumerate(options.manifests))
     return dataclasses.replace(found, partitions=tuple(held))
 
 

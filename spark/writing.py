@@ -86,10 +86,8 @@ def placing(options: WriteOptions, schema: StructType, txn: tuple[str, int] | No
 
     found = opened(options.common)
     topic, spec = found.topic, found.spec()
-    count, former = (
-        topic.partitions_now(),
-        former_of(topic, found.driver.all_of) if txn is not None or stream else Former(),
-    )
+    count = topic.partitions_now()
+    former = former_of(topic, found.driver.all_of) if txn is not None or stream else Former()
     names = tuple(field.name for field in schema)
     made = Placing(options, names, spec, new_id(), count, topic.topic_id, None, former, found.driver.now_ms())
     return made if txn is None else of_transaction(made, txn)

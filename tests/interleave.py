@@ -2,7 +2,7 @@
 lose its reply, fail, land late, or be the last thing its actor does."""
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -154,6 +154,10 @@ class World:
     def _of(self, home: str) -> dict[str, tuple[bytes, int]]:
         return self.objects if home == HERE else self.elsewhere.setdefault(home, {})
 
+    def _page(self, objects: Mapping[str, tuple[bytes, int]], prefix: str, token: str | None) -> Page:
+        keys, more = listed(sorted(objects), prefix, token, self.page_keys)
+        return Page(tuple(ObjectInfo(k, len(objects[k][0]), objects[k][1]) for k in keys), more)
+
     def _answer(self, request: Request[Any]) -> Any:  # noqa: C901 - one flat table
         if isinstance(request, Together):  # by hand: one after the other
             return tuple(one_after_the_other([partial(self._answer, each) for each in request.requests]))
@@ -181,12 +185,9 @@ class World:
             case Glimpse() if self.near:
                 return UNKNOWN_PAGE
             case Glimpse(prefix):
-                keys, more = listed(sorted(self.objects), prefix, None, self.page_keys)
-                return Page(tuple(ObjectInfo(k, len(self.objects[k][0]), self.objects[k][1]) for k in keys), more)
+                return self._page(self.objects, prefix, None)
             case List(prefix, token, home):
-                objects = self._of(home)
-                keys, more = listed(sorted(objects), prefix, token, self.page_keys)
-                return Page(tuple(ObjectInfo(k, len(objects[k][0]), objects[k][1]) for k in keys), more)
+                return self._page(self._of(home), prefix, token)
             case Folders(prefix):
                 return folders(sorted(self.objects), prefix)
             case OwnHome():

@@ -116,9 +116,10 @@ def passes(world: World, coordinator: Coordinator, written: list[str], count: in
         world.now_ms += RETRY_MAX_MS
 
 
-def run(first: int, refuse: Callable[[Request[Any]], None], others: str) -> int:
+def run(first: int, refuse: Callable[[Request[Any]], None], others: str, *, near: bool) -> int:
     """One job, met by a refusal at its `first` request of the store; answers with how many requests there were."""
     world = Refusing(0, refuse, others)
+    world.near = near
     world.objects.update(new_partition().objects)
     world.alone(append_rows(PartitionFiles(KEYS), ROWS))
     coordinator, written = Coordinator(PartitionFiles(KEYS), "me:1"), list[str]()
@@ -146,7 +147,10 @@ def run(first: int, refuse: Callable[[Request[Any]], None], others: str) -> int:
 @pytest.mark.parametrize("others", ["alone", "like", "all"])
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_job_outlives_a_refusal_at_each_of_its_requests(refusal: str, others: str) -> None:
-    requests = run(-1, REFUSALS[refusal], others)
-    assert requests > 50
-    for first in range(1, requests + 1):
-        run(first, REFUSALS[refusal], others)
+    """Where first searches look for numbers, and where a listing says where to begin, which saves requests."""
+    near, far = (run(-1, REFUSALS[refusal], others, near=near) for near in (True, False))
+    assert near > 60
+    assert near > far
+    for is_near, requests in ((True, near), (False, far)):
+        for first in range(1, requests + 1):
+            run(first, REFUSALS[refusal], others, near=is_near)

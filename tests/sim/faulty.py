@@ -317,15 +317,15 @@ class FaultyStore:
             self.fail(actor, fault, "List")
         if request.home == CLASS:
             raise Violation(f"{actor.name} lists {CLASS}, and it is the warehouse's own place (RFC 0031)")
-        page, more = listed(
-            self._keys.get(request.home, []), request.prefix, request.token, self._world.climate.page_keys
-        )
-        return Page(tuple(map(self._info, page)), more)
+        return self._page(request.home, request.prefix, request.token)
+
+    def _page(self, home: str, prefix: str, token: str | None) -> Page:
+        keys, more = listed(self._keys.get(home, []), prefix, token, self._world.climate.page_keys)
+        return Page(tuple(map(self._info, keys)), more)
 
     def _glimpse(self, actor: Actor, request: Glimpse, fault: str | None) -> Page:
         """It may show anything that was true once, or nothing (RFC 0034)."""
-        page, more = listed(self._keys[HERE], request.prefix, None, self._world.climate.page_keys)
-        shown = Page(tuple(map(self._info, page)), more)
+        shown = self._page(HERE, request.prefix, None)
         listings, earlier = self._world.climate.listings, self._shown.setdefault(request.prefix, [])
         self._world.counts[f"listings: {listings}"] += 1
         if fault is not None or listings == "none":
